@@ -31,8 +31,8 @@ def test_those_of_some_values_that_are_known_are_found_by_hash_as_one_by_one(
 ) -> None:
     vocabulary = Vocabulary(values)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("ensue.vocabulary.MANY", 0 if hashed else 256)
-        patch.setattr("ensue.vocabulary.LARGE", 0)
+        patch.setattr("ensue.vocabulary.MIN_VALUES", 0 if hashed else 256)
+        patch.setattr("ensue.vocabulary.MIN_TABLE", 0)
         for more in ((), later):
             vocabulary.add(more)
             lists = [asked, [], [*values, *later, *values]]

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from ensue.lines import line_of, printable
 
-_SHOWN = 3
+_NUM_LISTED = 3
 
 
 class Line:
@@ -89,17 +89,17 @@ class Choices(Line):
 
     def __repr__(self) -> str:
         """Return the first three choices, and how many more there are."""
-        listed = [f"{printable(choice.value)} {choice.score:.3f}" for choice in self.choices[:_SHOWN]]
-        more = [f"{len(self.choices) - _SHOWN} more"] if len(self.choices) > _SHOWN else []
+        listed = [f"{printable(choice.value)} {choice.score:.3f}" for choice in self.choices[:_NUM_LISTED]]
+        remainder = [f"{len(self.choices) - _NUM_LISTED} more"] if len(self.choices) > _NUM_LISTED else []
         name = f"{printable(self.id)}, " if self.id else ""
-        choices = ", ".join(listed + more) or "no choices"
+        choices = ", ".join(listed + remainder) or "no choices"
         return f"{type(self).__name__}({name}{self.in_vocabulary} of {self.events} in vocabulary: {choices})"
 
     def _repr_html_(self) -> str:
         """Return a table of all choices with their largest attributions."""
         rows = []
         for rank, choice in enumerate(self.choices, 1):
-            attributions = getattr(choice, "attributions", ())[:_SHOWN]
+            attributions = getattr(choice, "attributions", ())[:_NUM_LISTED]
             weights = ", ".join(f"{attribution.value} {attribution.weight:.0%}" for attribution in attributions)
             name = getattr(choice, "title", "") or choice.value
             cells = (str(rank), name, f"{choice.score:.4f}", weights)
@@ -163,16 +163,17 @@ class Explained(Line):
 
     def __repr__(self) -> str:
         """Return the three inputs of the largest weight, then the answer."""
-        strongest = sorted(self.input_weights, key=lambda pair: -pair[1])[:_SHOWN]
+        # Stable: inputs of equal weight stay in their order.
+        strongest = sorted(self.input_weights, key=lambda pair: -pair[1])[:_NUM_LISTED]
         listed = ", ".join(f"{printable(name)} {weight:.2f}" for name, weight in strongest) or "none"
         return f"{type(self).__name__}(weights {listed} of {len(self.input_weights)})\n{self.answer!r}"
 
     def _repr_html_(self) -> str:
         """Return a table of all inputs with a bar each, then the answer."""
-        most = max((abs(weight) for _, weight in self.input_weights), default=0.0) or 1.0
+        largest = max((abs(weight) for _, weight in self.input_weights), default=0.0) or 1.0
         rows = "".join(
             f"<tr><td>{escape(name)}</td><td>{weight:.3f}</td>"
-            f'<td><meter max="1" value="{max(weight, 0.0) / most:.3f}"></meter></td></tr>'
+            f'<td><meter max="1" value="{max(weight, 0.0) / largest:.3f}"></meter></td></tr>'
             for name, weight in self.input_weights
         )
         head = "<caption>attention weights, not causes</caption>"
@@ -231,6 +232,7 @@ class QueryExplanation(Explained):
     def input_weights(self) -> list[tuple[str, float]]:
         """Words of the queries, each with its mean weight over the suggested words."""
         query_words = [word for words in self.words for word in words]
+        # (suggested words, query words) weights, transposed: one mean per query word.
         means = [sum(column) / len(column) for column in zip(*self.weights, strict=False)]
         return [*zip(query_words, means, strict=False)]
 

@@ -80,8 +80,8 @@ class NextEvent(Estimator["NextPredictor"]):
     _read, _require_people = staticmethod(inputs.histories_from), staticmethod(inputs.require_people)
 
     def _read_for_training(self, data: object, schema: DataSchema, reading: TrainingReading) -> tuple[Data, DataSchema]:
-        known = self.predictor_.known_items if self.__sklearn_is_fitted__() else None
-        return inputs.histories_with_items(data, schema, reading, None if known is None else known.items)
+        known_items = self.predictor_.known_items if self.__sklearn_is_fitted__() else None
+        return inputs.histories_with_items(data, schema, reading, None if known_items is None else known_items.items)
 
     def similar(self, items: Collection[str], k: int = 10) -> list[list[Choice]]:
         """Return the ``k`` items most similar to each item, by the vectors that the network learned.
@@ -328,6 +328,7 @@ class TextClassifier(Estimator["ClassifyPredictor"]):
         """
         labels = None if y is None else column_of(y, "y")
         super().fit(X if labels is None else (X, labels), valid, **options)
+        # Reversed, so that of labels with the same text the first one is returned.
         self._labels = {} if labels is None else {str(label_text(label)): label for label in reversed(labels)}
         return self
 
@@ -344,6 +345,7 @@ class TextClassifier(Estimator["ClassifyPredictor"]):
         """
         predictor = self._fitted
         scores = predictor.scores(inputs.unlabelled_texts_from(X, self._schema, reading))
+        # The model sorts labels as texts, and `classes_` as the caller's type: 10 comes before 9 in one of them.
         columns = [predictor.labels.index(str(label_text(label))) for label in self.classes_.tolist()]
         return np.take(scores, columns, axis=1).astype(np.float64)
 

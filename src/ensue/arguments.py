@@ -27,15 +27,16 @@ def require_records(records: object, kind: type[R]) -> Sequence[R]:
     Raises:
         DataError: it is no collection, or a member is of another type.
     """
-    wanted = f"give a list of {kind.__name__} records, such as [{kind.CALL}]"
+    advice = f"give a list of {kind.__name__} records, such as [{kind.CALL}]"
+    # A single record is iterable where it is a tuple, and would be read as a list of its fields.
     if isinstance(records, kind):
-        raise DataError(f"records is one {kind.__name__}; {wanted}")
+        raise DataError(f"records is one {kind.__name__}; {advice}")
     if isinstance(records, str | bytes) or not isinstance(records, Iterable):
-        raise DataError(f"records is of type {type(records).__name__}; {wanted}")
+        raise DataError(f"records is of type {type(records).__name__}; {advice}")
     rows = records if isinstance(records, list | tuple) else list(records)
     for position, record in enumerate(rows):
         if not isinstance(record, kind):
-            raise DataError(f"records[{position}] is of type {type(record).__name__}; {wanted}")
+            raise DataError(f"records[{position}] is of type {type(record).__name__}; {advice}")
     return cast("Sequence[R]", rows)
 
 
@@ -115,10 +116,10 @@ def require_path(path: object, name: str = "path") -> Path:
         SettingError: it is of another type, such as a data frame.
     """
     if isinstance(path, str | os.PathLike):
-        place = Path(path)
-        if "\0" in str(place) or any(len(part) > MAX_NAME for part in place.parts):
-            raise SettingError(f"{name} {quoted(str(place), 60)} cannot be the name of a file or a folder")
-        return place
+        checked = Path(path)
+        if "\0" in str(checked) or any(len(name_part) > MAX_NAME for name_part in checked.parts):
+            raise SettingError(f"{name} {quoted(str(checked), 60)} cannot be the name of a file or a folder")
+        return checked
     raise SettingError(f"{name} is of type {type(path).__name__}; give the name of a file or a folder")
 
 

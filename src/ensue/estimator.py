@@ -114,6 +114,7 @@ class Estimator(Generic[P]):
         if str(self._settings.get("min_users", 1)) != "1":
             self._require_people(data, reading)
         train, schema = self._read_for_training(data, NO_SCHEMA, reading)
+        # Validation data is read by the schema of the training data; what was stated is in it.
         held_out = None if valid is None else self._read(valid, schema, {})[0]
         reports = predictor.fit(
             train, held_out, checkpoint=optional_path(checkpoint, "checkpoint"), resume=require_bool(resume, "resume")

@@ -1,4 +1,4 @@
-"""What a forked process can still do: threads of libraries stay behind in the process that it was forked from.
+"""Limits of a forked process: threads of libraries stay behind in the process that it was forked from.
 
 A parallel region of OpenMP waits for ever in a forked process whose parent has run one, so torch computes with one
 thread there. Polars keeps its threads for good, and most of its queries wait for them: what needs them is refused with

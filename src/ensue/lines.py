@@ -1,4 +1,4 @@
-"""Records as lines of JSON, fields as they stand; and how texts of strangers and counts look in lines for people."""
+"""Records as lines of JSON, and texts of strangers and counts in lines for people."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import NoReturn, Protocol
 CONTROLS = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufff9-\ufffb]"
 )
-"""What can steer a terminal, turn a line of text round, or is no character."""
+"""Characters that can steer a terminal or turn a line of text round, and code points that are no character."""
 
 QUOTED = 200
 """Characters of a cell that an error quotes, at most."""
@@ -22,6 +22,7 @@ SECRETS = re.compile(r"(?i)([?&][^=&?\s]*(?:pass|pwd|secret|token)[^=&?\s]*=)[^&
 """A field of an address's query that holds a password."""
 MAX_DEPTH = 32
 """Lists and objects inside each other that a JSON file of ours holds, at most."""
+# Half of a surrogate pair, as JSON escapes it: a decoder accepts it alone, and no encoder does.
 _HALF = re.compile(r"\\u[dD][89a-fA-F]")
 
 
@@ -32,7 +33,7 @@ class Slotted(Protocol):
 
 
 def line_of(record: Slotted, always: str | None = None) -> str:
-    """One line of JSON of a dataclass with slots, and of those inside it.
+    """Return one line of JSON of a dataclass with slots, and of those inside it.
 
     Args:
         record: what to write.
@@ -78,8 +79,13 @@ def decode_json(data: bytes) -> object:
         json.dumps(value, ensure_ascii=False).encode()
     level: list[object] = [value]
     for _ in range(MAX_DEPTH):
-        inner = [part for part in level if isinstance(part, dict | list)]
-        level = [part for whole in inner for part in (whole.values() if isinstance(whole, dict) else whole)]
+        containers = [member for member in level if isinstance(member, dict | list)]
+        # One level deeper: the members of all lists and objects of this level.
+        level = [
+            member
+            for container in containers
+            for member in (container.values() if isinstance(container, dict) else container)
+        ]
         if not level:
             return value
     raise ValueError("nested too deep")
@@ -106,9 +112,12 @@ def _distinct(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def printable(text: str) -> str:
-    """A text as a terminal or a table may show it: newlines and tabs stay, what else steers it becomes its escape."""
+    """Return a text as a terminal or a table may show it.
+
+    Newlines and tabs stay; everything else that could steer a terminal becomes its escape.
+    """
     plain = text.replace("\r\n", "\n").replace("\r", "\n")
-    return CONTROLS.sub(lambda found: repr(found[0])[1:-1], plain)
+    return CONTROLS.sub(lambda match: repr(match[0])[1:-1], plain)
 
 
 def printable_line(text: str) -> str:
@@ -133,12 +142,12 @@ def printable_message(text: str) -> str:
 
 
 def plural(count: int, one: str, many: str = "") -> str:
-    """``1 article``, ``2,000 articles``; ``many`` where an s does not make it."""
+    """Return a count with its noun, such as ``2,000 articles``; ``many`` is a plural that takes no s."""
     return f"{count:,} {one if count == 1 else many or f'{one}s'}"
 
 
 def part_of(count: int, whole: int, name: str, one: str, many: str, *, of: str = "", percent: bool = False) -> str:
-    """``1 of 48 rows has``, ``2 of 48 rows have``: the noun goes with the whole, the verb with the part.
+    """Return a part of a whole with noun and verb, such as ``1 of 48 rows has`` or ``2 of 48 rows have``.
 
     Args:
         count: how many.
@@ -149,17 +158,19 @@ def part_of(count: int, whole: int, name: str, one: str, many: str, *, of: str =
         of: where they are, if not in the file at hand.
         percent: whether the share stands there, too.
     """
-    share, where = f" ({100 * count / whole:.1f} %)" if percent else "", f" of {of}" if of else ""
-    return f"{count:,} of {whole:,}{share} {name if whole == 1 else f'{name}s'}{where} {one if count == 1 else many}"
+    percentage = f" ({100 * count / whole:.1f} %)" if percent else ""
+    location = f" of {of}" if of else ""
+    noun = name if whole == 1 else f"{name}s"
+    return f"{count:,} of {whole:,}{percentage} {noun}{location} {one if count == 1 else many}"
 
 
 def one_line(text: str, most: int = QUOTED) -> str:
-    """A text on one line, cut where it is long, controls as escapes."""
+    """Return a text on one line, cut where it is long, controls as escapes."""
     return repr(_cut(text, most))[1:-1]
 
 
 def quoted(value: object, most: int = QUOTED) -> str:
-    """What an error quotes of a cell: a text in quotes, anything else as it reads, both on one line."""
+    """Return the quotation of a cell in an error: a text in quotes, other values as they print, on one line."""
     return repr(_cut(value, most)) if isinstance(value, str) else one_line(str(value), most)
 
 
@@ -168,7 +179,7 @@ def _cut(text: str, most: int) -> str:
 
 
 def listed(names: Iterable[str], most: int = 20) -> str:
-    """Names of columns as an error lists them: the first of them, each quoted."""
-    every = list(names)
-    more = f", … ({len(every):,} in all)" if len(every) > most else ""
-    return ", ".join(quoted(name, 60) for name in every[:most]) + more
+    """Return the first names of columns, each quoted, as an error lists them."""
+    all_names = list(names)
+    remainder = f", … ({len(all_names):,} in all)" if len(all_names) > most else ""
+    return ", ".join(quoted(name, 60) for name in all_names[:most]) + remainder

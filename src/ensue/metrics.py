@@ -1,6 +1,6 @@
-"""Measures as pure functions: of the rank of the one true target, of the label that a text was given, of two texts.
+"""Metrics as pure functions of the rank of a target, of the predicted label of a text, or of two texts.
 
-Tie rule of ranks: a candidate that scores the same as the target stands above it, so a constant scorer earns nothing.
+Tie rule of ranks: a candidate that scores the same as the target ranks above it, so a constant scorer gains nothing.
 Labels are counted once a text; how well probabilities are calibrated is in ``classify/calibration.py``. Texts are
 compared by the words between their spaces; counts of pairs add up, so that a resample is a weighted sum of them.
 """
@@ -54,12 +54,12 @@ STOP_WORDS = frozenset(_ENGLISH.split())
 
 def label(metric: str) -> str:
     """Return a metric as papers write it: ``HR@10`` of ``hit@10``."""
-    name, at, k = metric.partition("@")
-    return f"{_LABELS.get(name, name)}{at}{k}"
+    name, separator, k = metric.partition("@")
+    return f"{_LABELS.get(name, name)}{separator}{k}"
 
 
 def ranks(scores: Tensor, targets: Tensor) -> Tensor:
-    """Rank of each target among all candidates, 1 is best, ties count against it.
+    """Return the rank of each target among all candidates; 1 is best, and ties count against the target.
 
     Args:
         scores: (targets, candidates); a candidate at -inf is ruled out, a target at -inf ranks last, and so does one
@@ -69,17 +69,19 @@ def ranks(scores: Tensor, targets: Tensor) -> Tensor:
     Returns:
         (targets,) whole numbers.
     """
-    below, num = scores < scores.gather(1, targets[:, None]), scores.shape[1]  # what is no number is below nothing
-    if not below.is_cpu:
-        return num - below.sum(dim=1)
-    rows = below.numpy()
+    # NaN compares as not below, so a candidate without a number counts against the target.
+    is_below = scores < scores.gather(1, targets[:, None])
+    num = scores.shape[1]
+    if not is_below.is_cpu:
+        return num - is_below.sum(dim=1)
+    rows = is_below.numpy()
     # Along an axis each truth value becomes a whole number that is added; of one long row NumPy counts bytes.
     counts = np.fromiter(map(np.count_nonzero, rows), np.int64) if num > LONG_ROW else rows.sum(axis=1)
     return torch.from_numpy(num - counts)
 
 
 def sampled_ranks(scores: Tensor, targets: Tensor, negatives: Tensor) -> Tensor:
-    """Rank of each target among itself and a few sampled candidates, 1 is best, ties count against it.
+    """Return the rank of each target among itself and some sampled candidates; ties count against the target.
 
     Args:
         scores: (targets, candidates).
@@ -89,21 +91,22 @@ def sampled_ranks(scores: Tensor, targets: Tensor, negatives: Tensor) -> Tensor:
     Returns:
         (targets,) whole numbers up to ``sampled + 1``.
     """
+    # Not below rather than at least: NaN counts against the target here, too.
     return 1 + (~(scores.gather(1, negatives) < scores.gather(1, targets[:, None]))).sum(dim=1)
 
 
 def reciprocal_rank(rank: Floats, at: float = np.inf) -> Floats:
-    """1 / rank, 0 beyond ``at``. Its mean is MRR (MRR@k); with one target a list, MAP@k is the same number."""
+    """Return 1 / rank, 0 beyond ``at``. Its mean is MRR (MRR@k); with one target a list, MAP@k is the same number."""
     return np.where(rank <= at, 1 / rank, 0.0)
 
 
 def hit(rank: Floats, at: float) -> Floats:
-    """1 if the target is among the first ``at``. Its mean is HR@k, also called A@k and recall@k."""
+    """Return 1 if the target is among the first ``at``, else 0. Its mean is HR@k, also called A@k and recall@k."""
     return (rank <= at).astype(np.float64)
 
 
 def gain(rank: Floats, at: float) -> Floats:
-    """1 / log2(rank + 1), 0 beyond ``at``. With one target its mean is NDCG@k."""
+    """Return 1 / log2(rank + 1), 0 beyond ``at``. With one target its mean is NDCG@k."""
     return np.where(rank <= at, 1 / np.log2(rank + 1), 0.0)
 
 
@@ -134,14 +137,16 @@ def label_counts(
     weights = np.ones(len(given)) if weights is None else weights
     is_right = given == targets
     columns = [(given[is_right], weights[is_right]), (given, weights), (targets, weights)]
+    # A bin more than labels may be filled, by texts without a predicted label: it is cut off.
     return np.stack([np.bincount(codes, counts, num_labels)[:num_labels] for codes, counts in columns])
 
 
 def precision_recall_f1(counts: Floats) -> Floats:
-    """(3, labels) precision, recall and F1 of each label from :func:`label_counts`; 0 where a share has no whole."""
-    right, given, true = counts
-    wholes = np.stack([given, true, (given + true) / 2])
-    shares: Floats = np.divide(right, wholes, out=np.zeros_like(wholes), where=wholes > 0)
+    """Return (3, labels) precision, recall and F1 of each label from :func:`label_counts`; 0 where a sum is 0."""
+    num_right, num_predicted, num_true = counts
+    # F1 = 2 PR / (P + R) = right / mean(predicted, true).
+    totals = np.stack([num_predicted, num_true, (num_predicted + num_true) / 2])
+    shares: Floats = np.divide(num_right, totals, out=np.zeros_like(totals), where=totals > 0)
     return shares
 
 
@@ -152,13 +157,13 @@ def macro_f1(counts: Floats) -> float:
 
 
 def log_loss(shares: Floats) -> Floats:
-    """(texts,) -ln of the probability of the true label; one of 0 counts as 2.2e-16, as in scikit-learn."""
+    """Return (texts,) -ln of the probability of the true label; 0 counts as 2.2e-16, as in scikit-learn."""
     loss: Floats = 0.0 - np.log(np.clip(shares, np.finfo(np.float64).eps, 1.0))
     return loss
 
 
 def ngram_counts(candidates: pl.Series, references: pl.Series, *, without: Collection[str] = ()) -> Floats:
-    """(pairs, 10): clipped matches of 1- to 4-grams, n-grams the candidate has, words of candidate and of reference.
+    """Return (pairs, 10) clipped matches of 1- to 4-grams, n-grams of the candidate, words of candidate and reference.
 
     An n-gram matches as often as both texts have it (Papineni et al. 2002). Rows add up: sum them over a corpus.
 
@@ -171,55 +176,65 @@ def ngram_counts(candidates: pl.Series, references: pl.Series, *, without: Colle
     texts = pl.DataFrame({"text": pl.concat([candidates.alias("text"), references.alias("text")]).cast(pl.String)})
     words = texts.with_row_index("row").with_columns(pl.col("text").str.extract_all(r"[^ ]+"))
     flat = words.explode("text", empty_as_null=False).filter(~pl.col("text").is_in(list(without)))
-    row, codes = flat["row"].to_numpy().astype(np.int64), flat["text"].rank("dense").to_numpy().astype(np.int64)
+    row = flat["row"].to_numpy().astype(np.int64)
+    codes = flat["text"].rank("dense").to_numpy().astype(np.int64)
     lengths = np.bincount(row, minlength=2 * num_pairs)
-    matches, totals = [], []
+    matches = []
+    totals = []
     grams = codes
     for n in range(1, NGRAMS + 1):
         if n > 1:  # an n-gram is an (n - 1)-gram and the word after it, in the same text
             together = row[: max(len(row) - n + 1, 0)] == row[n - 1 :]
+            # The code of a gram and that of the next word make one number, which is numbered densely again.
             pairs = np.where(together, grams[: len(together)] * (len(codes) + 1) + codes[n - 1 :], -1)
             grams = np.unique(pairs, return_inverse=True)[1] + 1
-            own, kept = row[: len(grams)][together], grams[together]
+            gram_rows = row[: len(grams)][together]
+            gram_codes = grams[together]
         else:
-            own, kept = row, grams
-        matches.append(_clipped(own, kept, num_pairs))
+            gram_rows = row
+            gram_codes = grams
+        matches.append(_clipped(gram_rows, gram_codes, num_pairs))
         totals.append(np.maximum(lengths[:num_pairs] - n + 1, 0))
     return np.stack([*matches, *totals, lengths[:num_pairs], lengths[num_pairs:]], axis=1).astype(np.float64)
 
 
 def _clipped(rows: npt.NDArray[np.int64], grams: npt.NDArray[np.int64], num_pairs: int) -> npt.NDArray[np.int64]:
-    """(pairs,) how many n-grams row p and row p + num_pairs have in common, each as often as both have it."""
+    """Return (pairs,) the n-grams that row p and row p + num_pairs share, each as often as both have it."""
+    # Candidate and reference of a pair get equal keys for equal grams: pair number times grams, plus the gram.
     keys = rows % max(num_pairs, 1) * (grams.max(initial=0) + 1) + grams
     distinct, codes = np.unique(keys, return_inverse=True)
     first = rows < num_pairs
-    counts = [np.bincount(codes[chosen], minlength=len(distinct)) for chosen in (first, ~first)]
+    counts = [np.bincount(codes[side_rows], minlength=len(distinct)) for side_rows in (first, ~first)]
     common = np.bincount(distinct // (grams.max(initial=0) + 1), np.minimum(*counts), num_pairs)
     return common.astype(np.int64)
 
 
 def ngram_precision(counts: Floats) -> Floats:
-    """(…, 4) precision of 1- to 4-grams from sums (…, 10) of :func:`ngram_counts`; 0 where there is no n-gram."""
-    matches, totals = counts[..., :NGRAMS], counts[..., NGRAMS : 2 * NGRAMS]
+    """Return (…, 4) precision of 1- to 4-grams from sums (…, 10) of :func:`ngram_counts`; 0 without an n-gram."""
+    matches = counts[..., :NGRAMS]
+    totals = counts[..., NGRAMS : 2 * NGRAMS]
     shares: Floats = np.divide(matches, totals, out=np.zeros_like(matches), where=totals > 0)
     return shares
 
 
 def bleu(counts: Floats) -> Floats:
-    """(…) BLEU-4 as a fraction from sums (…, 10) of :func:`ngram_counts`: nothing is smoothed, so no match is 0.
+    """Return (…) BLEU-4 as a fraction from sums (…, 10) of :func:`ngram_counts`, unsmoothed: no match is 0.
 
     The geometric mean of the four precisions, times exp(1 - reference / candidate) where the candidates are shorter.
     """
-    precision, (said, true) = ngram_precision(counts), np.moveaxis(counts[..., -2:], -1, 0)
-    short = np.divide(true, said, out=np.ones_like(true), where=said > 0)
+    precision = ngram_precision(counts)
+    candidate_words, reference_words = np.moveaxis(counts[..., -2:], -1, 0)
+    length_ratio = np.divide(
+        reference_words, candidate_words, out=np.ones_like(reference_words), where=candidate_words > 0
+    )
     with np.errstate(divide="ignore"):
         logs = np.log(precision).mean(-1)
-    found: Floats = np.exp(logs + np.minimum(0.0, 1.0 - short))
-    return found
+    scores: Floats = np.exp(logs + np.minimum(0.0, 1.0 - length_ratio))
+    return scores
 
 
 def text_ranks(suggested: pl.Series, offsets: npt.NDArray[np.int64], targets: pl.Series) -> Floats:
-    """(targets,) place of the true text in its list of suggestions, 1 is best, ``MISS`` where it is not in it.
+    """Return (targets,) the rank of the true text in its list of suggestions, 1 is best, ``MISS`` if it is absent.
 
     Its reciprocal (:func:`reciprocal_rank`) gives MRR@k, :func:`hit` at k recall@k, and at 1 exact match.
 
@@ -229,8 +244,10 @@ def text_ranks(suggested: pl.Series, offsets: npt.NDArray[np.int64], targets: pl
         targets: (targets,) the texts that were typed.
     """
     lengths = np.diff(offsets)
+    # The target of each suggestion, so that one comparison of columns finds all matches.
     owners = np.repeat(np.arange(len(lengths)), lengths)
-    places = np.flatnonzero((suggested == targets.gather(owners)).to_numpy())
+    matches = np.flatnonzero((suggested == targets.gather(owners)).to_numpy())
     rank = np.full(len(lengths), MISS)
-    np.minimum.at(rank, owners[places], places - offsets[owners[places]] + 1.0)
+    # A text may be suggested twice: the better rank counts.
+    np.minimum.at(rank, owners[matches], matches - offsets[owners[matches]] + 1.0)
     return rank

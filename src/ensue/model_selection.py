@@ -65,6 +65,7 @@ def compare(
         raise SettingError(f"split is {split!r}, but test data is given too; remove one of them")
     if require_integer("seeds", seeds) < 1:
         raise SettingError(f"seeds is {seeds}; train each model at least once")
+    # Test data is read by the schema of the training data, as an estimator reads it.
     reader = kind()
     train, schema = reader._read_for_training(data, NO_SCHEMA, reading)
     if test is None:
@@ -150,6 +151,7 @@ def _kind_of(models: Sequence[str | AnyEstimator], task: str) -> type[AnyEstimat
     """
     if not isinstance(models, list | tuple) or not all(isinstance(entry, str | Estimator) for entry in models or [0]):
         raise SettingError('give a list of models, such as compare(["sansr", "vsknn"], "clicks.csv")')
+    # Each model leaves the tasks that have it; `best` is a model of all.
     tasks = set(ESTIMATORS) & {task} if require_text(task, "task") else set(ESTIMATORS)
     for entry in models:
         if isinstance(entry, Estimator):

@@ -63,6 +63,7 @@ class Predictions(Sequence[A], Generic[A]):
         lengths = [len(answer.choices) for answer in self._answers]
         queries = pl.Series("query", [answer.id if has_ids else i for i, answer in enumerate(self._answers)])
         titles = [getattr(choice, "title", "") for answer in self._answers for choice in answer.choices]
+        # One row per choice: the query of an answer is repeated for each of its choices.
         frame = pl.DataFrame(
             {
                 "query": queries.gather([i for i, length in enumerate(lengths) for _ in range(length)])

@@ -85,8 +85,10 @@ def make(
         raise SettingError(f"settings is of type {type(settings).__name__}; give a dictionary such as {{'dim': 64}}")
     if isinstance(pooling := (settings or {}).get("pooling"), str):
         settings = {**(settings or {}), "pooling": add_named(pooling)}
-    made: AnyPredictor = named(TASKS[require_task(task)].predictor)(model, settings=settings, seed=seed, device=device)
-    return made
+    predictor: AnyPredictor = named(TASKS[require_task(task)].predictor)(
+        model, settings=settings, seed=seed, device=device
+    )
+    return predictor
 
 
 def load(folder: str | Path, *, device: str | None = None) -> AnyPredictor:
@@ -110,5 +112,5 @@ def load(folder: str | Path, *, device: str | None = None) -> AnyPredictor:
         >>> load("models/tiny").model_name
         'markov'
     """
-    found: AnyPredictor = named(TASKS[task_of(folder)].predictor).load(folder, device=device)
-    return found
+    predictor: AnyPredictor = named(TASKS[task_of(folder)].predictor).load(folder, device=device)
+    return predictor

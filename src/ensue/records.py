@@ -1,4 +1,4 @@
-"""What comes in: frozen records, read with care; their JSON is a line of a file, a message, a request's body."""
+"""Frozen records of the inputs; their JSON is a line of a file, a message, or the body of a request."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ def normal_id(value: object) -> str:
         return str(value)
     if isinstance(value, Integral) and not isinstance(value, bool):
         return str(int(value))
+    # A decimal keeps all its digits, which a float would round.
     if isinstance(value, Decimal):
         return _whole_number(value)
     if isinstance(value, Real) and not isinstance(value, bool):
@@ -53,7 +54,8 @@ def normal_ids(values: object, name: str) -> tuple[str, ...]:
         DataError: ``values`` is a single text or no collection, or one of them is no id; its position is named.
     """
     texts = as_tuple(values, name, "ids")
-    if set(map(type, texts)) <= {str}:  # nearly always, and checked in a moment
+    # Nearly always all are texts, which one look at the types tells.
+    if set(map(type, texts)) <= {str}:
         return cast("tuple[str, ...]", texts)
     normal = []
     for position, value in enumerate(texts):
@@ -79,6 +81,7 @@ def as_tuple(values: object, name: str, noun: str) -> tuple[object, ...]:
         raise DataError(
             f"{name} is the text {quoted(values, 60)}; give a list of {noun}, such as [{quoted(values, 60)}]"
         )
+    # An array of no dimension is iterable by its type and has no members.
     if isinstance(values, bytes | Mapping) or not isinstance(values, Iterable) or getattr(values, "ndim", 1) < 1:
         raise DataError(f"{name} is of type {type(values).__name__}; give a list of {noun}")
     return values if isinstance(values, tuple) else tuple(values)
@@ -95,11 +98,11 @@ def _whole_number(value: float | Decimal) -> str:
 
 
 OF_IDS = "must be a list of texts or whole numbers"
-"""What the ids in a record of JSON must be."""
+"""Rule of the ids in a record of JSON."""
 
 
 class Record(ABC):
-    """What all records have: lines of JSON."""
+    """Base class of the records: lines of JSON."""
 
     __slots__: tuple[str, ...] = ()
     NEEDED: ClassVar[str]
@@ -110,7 +113,7 @@ class Record(ABC):
     """One in Python, that an error shows."""
 
     def to_json(self) -> str:
-        """One line of JSON, read back by :meth:`from_json`; other fields than the needed one are left out if empty."""
+        """Return one line of JSON, read back by :meth:`from_json`; only the needed field is written if it is empty."""
         return line_of(self, self.NEEDED)
 
     @classmethod
@@ -125,7 +128,7 @@ class Record(ABC):
     @classmethod
     @abstractmethod
     def from_fields(cls, fields: Mapping[str, object], where: str = "record") -> Self:
-        """The record in a decoded JSON object; unknown fields are refused.
+        """Return the record in a decoded JSON object; unknown fields are refused.
 
         Raises:
             DataError: naming ``where``, the field and what to do.
@@ -169,6 +172,7 @@ class History(Record):
         if len(self.times) != len(self.values):
             values, times = plural(len(self.values), "value"), plural(len(self.times), "time")
             raise DataError(f"history {quoted(self.id)}: {values} but {times}; give one time per value, or none")
+        # NaN compares as neither smaller nor larger, so it is looked for before the order is.
         for position, time in enumerate(self.times):
             if not math.isfinite(time):
                 raise DataError(f"history {quoted(self.id)}: times[{position}] is {time}; times must be finite numbers")
@@ -182,7 +186,8 @@ class History(Record):
     def from_fields(cls, fields: Mapping[str, object], where: str = "record") -> Self:
         """See :meth:`Record.from_fields`."""
         _refuse_unknown(fields, ("values", "times", "id"), "a history has values, times and id", where)
-        values, times = fields.get("values", []), fields.get("times", [])
+        values = fields.get("values", [])
+        times = fields.get("times", [])
         if not isinstance(values, list):
             raise DataError(f'{where}: field "values" {OF_IDS}')
         if not isinstance(times, list) or not all(map(_is_number, times)):
@@ -192,6 +197,7 @@ class History(Record):
         except DataError as error:
             raise DataError(f'{where}: field "values" {OF_IDS}') from error
         name = _read_name(fields, where)
+        # JSON may hold half of a surrogate pair, which no file and no terminal takes.
         _whole("".join([name, *ids]), where)
         try:
             return cls(ids, tuple(map(float, times)), name)
@@ -236,7 +242,8 @@ class Text(Record):
     def from_fields(cls, fields: Mapping[str, object], where: str = "record") -> Self:
         """See :meth:`Record.from_fields`."""
         _refuse_unknown(fields, ("texts", "label", "id"), "a text has texts, label and id", where)
-        texts, label = fields.get("texts", []), fields.get("label")
+        texts = fields.get("texts", [])
+        label = fields.get("label")
         if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
             raise DataError(f'{where}: field "texts" must be a list of one or two texts')
         try:
@@ -281,9 +288,9 @@ class Post(Record):
     def from_fields(cls, fields: Mapping[str, object], where: str = "record") -> Self:
         """See :meth:`Record.from_fields`."""
         _refuse_unknown(fields, ("text", "id", "about"), "a post has text, id and about", where)
-        about = fields.get("about", [])
+        article_ids = fields.get("about", [])
         try:
-            names = normal_ids(about if isinstance(about, list) else None, "about")
+            names = normal_ids(article_ids if isinstance(article_ids, list) else None, "about")
         except DataError as error:
             raise DataError(f'{where}: field "about" must be a list of ids of articles') from error
         _whole("".join(names), where)
@@ -368,6 +375,7 @@ def label_text(label: object) -> str | None:
     if type(label).__name__ in ("bool", "bool_"):  # NumPy's too
         return str(label)
     if isinstance(label, Real) and math.isfinite(label):
+        # 1 and 1.0 are one label; whole numbers beyond 2^53 keep their digits.
         number = float(label)
         return str(int(number)) if number.is_integer() and abs(number) < MAX_EXACT else str(label)
     raise DataError(f"label is {quoted(label, 60)}; it must be a text, a number, true or false")
@@ -381,7 +389,8 @@ def _require_text(text: object, name: str) -> None:
 def _seconds(times: object) -> tuple[float, ...]:
     """Return times as Python's floats."""
     seconds = as_tuple(times, "times", "seconds")
-    if set(map(type, seconds)) <= {float}:  # nearly always
+    # Nearly always all are floats already; the loop is for other numbers and for mistakes.
+    if set(map(type, seconds)) <= {float}:
         return cast("tuple[float, ...]", seconds)
     for position, time in enumerate(seconds):
         if not _is_number(time):

@@ -82,8 +82,8 @@ def models(task: str) -> list[Model]:
     catalogue = catalogue_of(task)
     listed = []
     for name in catalogue.MODELS:
-        about, paper = catalogue.ABOUT[name]
-        listed.append(Model(task, name, about, paper, name in catalogue.BEST, name in catalogue.COUNTING))
+        description, paper = catalogue.ABOUT[name]
+        listed.append(Model(task, name, description, paper, name in catalogue.BEST, name in catalogue.COUNTING))
     for name in offered_names(task):
         listed.append(Model(task, name, "of an installed package", "", False, False))
     return listed
@@ -114,22 +114,29 @@ def settings_of(task: str, model: str) -> list[Setting]:
         SettingError: an unknown task or model.
     """
     require_model(task, model)
-    changes = next((part for part in catalogue_of(task).BEST if isinstance(part, dict)), {}) if model == "best" else {}
-    found: dict[str, Setting] = {}
-    for part in _settings(task, model):
-        for field in fields(part):
-            default = changes.get(field.name, getattr(part, field.name))
-            found.setdefault(field.name, Setting(field.name, default, meanings(part).get(field.name, "")))
-    return list(found.values())
+    # `best` may change defaults of the models that it chooses from.
+    changes = (
+        next((group for group in catalogue_of(task).BEST if isinstance(group, dict)), {}) if model == "best" else {}
+    )
+    settings_by_name: dict[str, Setting] = {}
+    for group in _settings(task, model):
+        for field in fields(group):
+            default = changes.get(field.name, getattr(group, field.name))
+            settings_by_name.setdefault(field.name, Setting(field.name, default, meanings(group).get(field.name, "")))
+    return list(settings_by_name.values())
 
 
 def _settings(task: str, *names: str) -> Iterator[Any]:
     """Yield the settings and the schedule of some models, each followed by what all models of the task share."""
     catalogue = catalogue_of(task)
     for name in names:
-        chosen = [own for own in catalogue.MODELS if own in catalogue.BEST] if name == "best" else [name]
-        for row in (catalogue.MODELS[own] for own in chosen):
-            yield from (part for part in (row.settings, row.schedule, catalogue.SHARED) if part is not None)
+        model_names = (
+            [model_name for model_name in catalogue.MODELS if model_name in catalogue.BEST]
+            if name == "best"
+            else [name]
+        )
+        for row in (catalogue.MODELS[model_name] for model_name in model_names):
+            yield from (group for group in (row.settings, row.schedule, catalogue.SHARED) if group is not None)
 
 
 def require_model(task: str, model: str) -> str:
@@ -150,9 +157,10 @@ def require_settings(task: str, model: str, given: Mapping[str, str]) -> None:
         SettingError: an unknown name, a file of vectors or a sentence encoder that is not there.
     """
     rows = catalogue_of(task).MODELS
+    # `best` of link takes the settings of the network that is weighed among its scores.
     network = given.get("network") or ("sbert" if given.get("encoder") else "")
     names = [model, network] if model == "best" and network in rows else [model]
-    require_known(given, {field.name for part in _settings(task, *names) for field in fields(part)})
+    require_known(given, {field.name for group in _settings(task, *names) for field in fields(group)})
     require_file("vectors", given.get("vectors"))
     if (encoder := given.get("encoder")) and encoder not in rows:
         require_encoder(encoder)
@@ -234,8 +242,9 @@ def add_named(reference: str) -> str:
     if not path.endswith(".py"):
         return reference
     _ADDED[name] = _class_in_file(Path(path), name)
-    known = [other for other in os.environ.get(VARIABLE, "").split(",") if other]
-    os.environ[VARIABLE] = ",".join(dict.fromkeys([*known, f"{Path(path).resolve()}:{name}"]))
+    # Processes that learn for a service inherit the variable, and import the file again.
+    references = [other for other in os.environ.get(VARIABLE, "").split(",") if other]
+    os.environ[VARIABLE] = ",".join(dict.fromkeys([*references, f"{Path(path).resolve()}:{name}"]))
     return name
 
 
@@ -310,9 +319,9 @@ def _class_in_file(path: Path, name: str) -> type:
         spec.loader.exec_module(module)
     except Exception as error:
         raise SettingError(f"{path}: cannot be imported ({type(error).__name__}: {error})") from error
-    if not isinstance(found := getattr(module, name, None), type):
+    if not isinstance(model_class := getattr(module, name, None), type):
         raise SettingError(f"{path}: there is no class {name!r} in it")
-    return found
+    return model_class
 
 
 def _row(model: type) -> Row:

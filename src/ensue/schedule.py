@@ -82,6 +82,7 @@ class Schedule(Settings):
             return rate * min((step + 1) / self.warm_up, math.sqrt(self.warm_up / (step + 1)))
         if not self.decay:
             return rate
+        # A linear rise, then half a cosine down to 0 at the last step.
         return rate * min(1.0, (step + 1) / self.rising(steps)) * (0.5 + 0.5 * math.cos(math.pi * step / steps))
 
     def rising(self, steps: int) -> int:
@@ -101,16 +102,20 @@ class Schedule(Settings):
             rows: number of histories (or texts); a batch is counted in them.
             targets: number of targets in all rows.
         """
-        size, wanted = self.batch_size, self.epochs * self.min_steps
+        size = self.batch_size
+        num_steps = self.epochs * self.min_steps
+        # Few rows: halve the batch until an epoch has enough steps, while a batch keeps enough targets.
         while rows < size * self.min_steps and targets * (size // 2) >= rows * MIN_TARGETS:
             size //= 2
+        # Many rows: double it as long as an epoch has many times the steps that it needs.
         largest = self.largest_batch or 0
         while self.min_steps and 2 * size <= largest and rows >= LARGER * 2 * size * self.min_steps:
             size *= 2
+        # Where no batch is small enough for the steps, more epochs make up for them.
         epochs = self.epochs
         if self.max_epochs is not None and rows < self.batch_size * self.min_steps:
             steps = max(1, -(-rows // size))
-            epochs = min(max(epochs, wanted // steps), self.max_epochs)
+            epochs = min(max(epochs, num_steps // steps), self.max_epochs)
             if self.max_steps is not None:
                 epochs = min(epochs, max(MIN_EPOCHS, self.max_steps // steps))
         patience = epochs if self.patience >= self.epochs else self.patience  # as before: to the end of the cosine
@@ -148,9 +153,13 @@ def require_fixed(schedule: Schedule | None, task: str, monitor: str) -> None:
 
 
 def by_hand(settings: Mapping[str, object]) -> dict[str, object]:
-    """Settings with those that keep what a person set from being fitted to the log."""
-    kept = {"batch_size": ("min_steps", 0), "epochs": ("max_epochs", None), "learning_rate": ("largest_batch", None)}
+    """Return settings with those that keep the values that a person set from being fitted to the log."""
+    fixing_settings = {
+        "batch_size": ("min_steps", 0),
+        "epochs": ("max_epochs", None),
+        "learning_rate": ("largest_batch", None),
+    }
     return {
         **settings,
-        **{key: value for name, (key, value) in kept.items() if name in settings and key not in settings},
+        **{key: value for name, (key, value) in fixing_settings.items() if name in settings and key not in settings},
     }

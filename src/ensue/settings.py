@@ -27,6 +27,7 @@ LARGEST = 2**31 - 1
 """The largest whole number that any setting takes."""
 DEEPEST = 64
 """The largest number of blocks, layers or cycles that a network is made of."""
+# A name or owner/name: no scheme, no path.
 _INSTALLED = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?", re.ASCII)
 """``name`` or ``owner/name``, as models are called in the cache of ``sentence-transformers``."""
 _ELSEWHERE = re.compile(r"[a-zA-Z][\w+.-]*:|//|\\|/net/|~|(.*/)?\.\.(/|$)")
@@ -35,7 +36,7 @@ _ELSEWHERE = re.compile(r"[a-zA-Z][\w+.-]*:|//|\\|/net/|~|(.*/)?\.\.(/|$)")
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What a setting's value must keep to, as metadata of its annotation.
+    """Constraint on the value of a setting, as metadata of its annotation.
 
     Attributes:
         holds: whether a value does.
@@ -47,17 +48,17 @@ class Rule:
 
 
 def must_be(wanted: str, holds: Callable[[Any], bool]) -> Rule:
-    """A rule for numbers, in the words after "it must be"."""
+    """Return a rule for numbers; ``wanted`` follows the words "it must be"."""
     return Rule(holds, f"{{name}} is {{value}}; it must be {wanted}")
 
 
 def one_of(*choices: str) -> Rule:
-    """A rule for names."""
+    """Return a rule for names."""
     return Rule(choices.__contains__, f"{{name}} is {{value!r}}; choose from {', '.join(choices)}")
 
 
 def variant_of(*choices: str) -> Rule:
-    """A rule for names of a part of a network."""
+    """Return a rule for names of a part of a network."""
     return Rule(choices.__contains__, f"{{name}} {{value!r}} is not known; choose from {', '.join(choices)}")
 
 
@@ -89,7 +90,8 @@ class Settings:
 
 @cache
 def _rules(kind: type) -> list[tuple[str, Rule]]:
-    """The fields of a dataclass that have rules, with each of them."""
+    """Return (field, rule) for each rule of the fields of a dataclass."""
+    # Later classes win, as in inheritance; `get_annotations` returns those of one class alone.
     hints = {
         name: hint for base in reversed(kind.__mro__) for name, hint in get_annotations(base, eval_str=True).items()
     }
@@ -97,16 +99,16 @@ def _rules(kind: type) -> list[tuple[str, Rule]]:
 
 
 def _of(hint: object) -> list[Rule]:
-    """The rules in an annotation: those of its metadata, of the parts of a union, and the choices of a literal."""
+    """Return the rules in an annotation: of its metadata, of the members of a union, and the choices of a literal."""
     if get_origin(hint) is Literal:
         return [one_of(*get_args(hint))]
     if get_origin(hint) in (Union, UnionType):
-        return [rule for part in get_args(hint) for rule in _of(part)]
+        return [rule for member in get_args(hint) for rule in _of(member)]
     return [rule for rule in getattr(hint, "__metadata__", ()) if isinstance(rule, Rule)]
 
 
 def require_heads(dim: int, heads: int) -> None:
-    """The width must be a multiple of the heads.
+    """Check that the width is a multiple of the heads.
 
     Raises:
         SettingError: it is not.
@@ -116,7 +118,7 @@ def require_heads(dim: int, heads: int) -> None:
 
 
 def changed(changes: Mapping[str, object], *defaults: Any) -> list[Any]:
-    """Each of the frozen settings with the changes that name its fields; ``None`` stays ``None``.
+    """Return each of the frozen settings with the changes that name its fields; ``None`` stays ``None``.
 
     Args:
         changes: field name to value; a text is read as the field's type (``"0.2"``, ``"false"``).
@@ -125,31 +127,33 @@ def changed(changes: Mapping[str, object], *defaults: Any) -> list[Any]:
     Raises:
         SettingError: a name that none of them has, or a value that is not of the field's type.
     """
-    known = {field.name for settings in defaults if settings is not None for field in fields(settings)}
-    require_known(changes, known)
+    known_names = {field.name for settings in defaults if settings is not None for field in fields(settings)}
+    require_known(changes, known_names)
     return [None if settings is None else _changed(changes, settings) for settings in defaults]
 
 
 def _changed(changes: Mapping[str, object], settings: Any) -> Any:
-    own = {field.name: changes[field.name] for field in fields(settings) if field.name in changes}
-    if not own:
+    own_changes = {field.name: changes[field.name] for field in fields(settings) if field.name in changes}
+    if not own_changes:
         return settings
     try:
-        made = TypeAdapter(type(settings)).validate_python({**asdict(settings), **own})
+        # Pydantic reads texts of the command line as the types of the fields.
+        new_settings = TypeAdapter(type(settings)).validate_python({**asdict(settings), **own_changes})
     except ValidationError as error:
         first = error.errors()[0]
-        place, said = ".".join(map(str, first["loc"])), first["msg"].partition(", unable")[0]
-        raise SettingError(f"setting {place}: {said} (got {first['input']!r})") from error
-    for name in own:
-        if isinstance(value := getattr(made, name), float) and not math.isfinite(value):
-            raise SettingError(f"setting {name}: must be a finite number (got {own[name]!r})")
+        location = ".".join(map(str, first["loc"]))
+        problem = first["msg"].partition(", unable")[0]
+        raise SettingError(f"setting {location}: {problem} (got {first['input']!r})") from error
+    for name in own_changes:
+        if isinstance(value := getattr(new_settings, name), float) and not math.isfinite(value):
+            raise SettingError(f"setting {name}: must be a finite number (got {own_changes[name]!r})")
         if isinstance(value, int) and abs(value) > LARGEST:
-            raise SettingError(f"setting {name}: must be at most {LARGEST:,} (got {own[name]!r})")
-    return made
+            raise SettingError(f"setting {name}: must be at most {LARGEST:,} (got {own_changes[name]!r})")
+    return new_settings
 
 
 def require_known(names: Iterable[str], known: Collection[str]) -> None:
-    """Settings must be among those there are.
+    """Check that each name of a setting is known.
 
     Raises:
         SettingError: one is not.
@@ -161,16 +165,17 @@ def require_known(names: Iterable[str], known: Collection[str]) -> None:
 
 
 def near(name: str, known: Iterable[str]) -> str:
-    """``did you mean 'dropout'? `` of ``dropuot``: what a name that is not known was meant to be, or nothing."""
+    """Return a question such as ``did you mean 'dropout'? `` if an unknown name resembles a known one, else ""."""
     choices = list(known)
-    for meant in (str(name).replace("-", "_"), str(name)):  # a folder may name a number where a model should stand
-        if found := get_close_matches(meant, choices, 1, 0.75):
-            return f"did you mean {found[0]!r}? "
+    # Fields are spelled with underscores and models with hyphens; .75 is similar enough for two swapped letters.
+    for spelling in (str(name).replace("-", "_"), str(name)):  # a folder may name a number where a model should stand
+        if matches := get_close_matches(spelling, choices, 1, 0.75):
+            return f"did you mean {matches[0]!r}? "
     return ""
 
 
 def require_file(name: str, path: str | Path | None) -> None:
-    """A file that a setting names must be there before anything long begins.
+    """Check that a file that a setting names exists, before anything long begins.
 
     Raises:
         SettingError: it is not.
@@ -194,7 +199,7 @@ def require_encoder(name: str) -> None:
 
 
 def require_seed(seed: object) -> int:
-    """A seed, which is a whole number, 0 or more, of less than 64 bits.
+    """Return a seed, which is a whole number, 0 or more, of less than 64 bits.
 
     Raises:
         SettingError: it is not.
@@ -230,7 +235,7 @@ def require_integer(name: str, value: object) -> int:
 
 
 def meanings(settings: object) -> dict[str, str]:
-    """What each field of a dataclass is: the text below it in the source, on one line; inherited ones too."""
+    """Return the meaning of each field of a dataclass: the text below it in the source, on one line."""
     return {name: text for kind in reversed(type(settings).__mro__[:-1]) for name, text in _own_meanings(kind).items()}
 
 
@@ -238,15 +243,16 @@ def meanings(settings: object) -> dict[str, str]:
 def _own_meanings(kind: type) -> dict[str, str]:
     """Return the meanings of the fields that a class declares itself, parsed once: it takes milliseconds."""
     texts = {}
-    for field, below in pairwise(cast(ast.ClassDef, ast.parse(dedent(getsource(kind))).body[0]).body):
-        match field, below:
+    # A field and the text below it are two statements in a row.
+    for field, statement in pairwise(cast(ast.ClassDef, ast.parse(dedent(getsource(kind))).body[0]).body):
+        match field, statement:
             case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
                 texts[name] = " ".join(text.replace("``", "`").split())
     return texts
 
 
 def parse(pairs: list[str]) -> dict[str, str]:
-    """``["window=50", "dropout=0.3"]`` as a dictionary.
+    """Return settings such as ``["window=50", "dropout=0.3"]`` as a dictionary.
 
     Raises:
         SettingError: a text without ``=``.

@@ -35,6 +35,7 @@ def resampled_p_value(differences: Floats, num_units: int | None = None) -> floa
         num_units: number of units that are resampled. Under the null hypothesis n differences all have one sign with
             probability 2^(1 - n), so that the p-value is at least that. [default: not considered]
     """
+    # One is added to both counts, so that a thousand resamples never give a p-value of 0.
     turned = 1 + min((differences <= 0).sum(), (differences >= 0).sum())
     return float(min(1.0, max(2 * turned / (1 + len(differences)), _smallest(num_units))))
 
@@ -92,6 +93,7 @@ def standard_error(gains: Floats, clusters: npt.NDArray[np.int64] | None = None)
         clusters: as of :func:`significantly_positive`.
     """
     numbers = np.unique(np.arange(len(gains)) if clusters is None else clusters, return_inverse=True)[1]
+    # The variance of a sum over clusters: squared sums of the deviations of each, with n / (n - 1) for small samples.
     sums = np.bincount(numbers, gains - gains.mean())
     if len(sums) < 2:
         return np.inf

@@ -12,8 +12,10 @@ import polars as pl
 PADDING = 0
 UNKNOWN = 1
 FIRST = 2
-MANY, LARGE = 256, 2**16
-"""So many values are looked up among so many by their hashes: each look-up in a large table waits for memory thrice."""
+MIN_VALUES = 256
+MIN_TABLE = 2**16
+"""Number of values from which on, and of a vocabulary in which, hashes are compared: a look-up in a large dictionary
+waits for memory three times."""
 
 
 class Vocabulary:
@@ -49,12 +51,12 @@ class Vocabulary:
 
     def add(self, values: Iterable[str]) -> int:
         """Append the values that are new, in order of arrival; returns how many were."""
-        before = len(self._values)
+        num_before = len(self._values)
         for value in values:
             if value not in self._ids:
                 self._ids[value] = len(self._values) + FIRST
                 self._values.append(value)
-        return len(self._values) - before
+        return len(self._values) - num_before
 
     def without(self, ids: Collection[int]) -> Vocabulary:
         """Return a copy in which some ids hold no value any more; all ids stay as they are."""
@@ -72,32 +74,36 @@ class Vocabulary:
         return np.fromiter(map(self._ids.get, values, repeat(UNKNOWN)), np.int32)
 
     def known_each(self, lists: Sequence[Collection[str]]) -> list[npt.NDArray[np.int64]]:
-        """Of each of some lists the ids of the values that ever arrived, each once and rising.
+        """Return, for each list, the ids of its values that are in the vocabulary, each once and rising.
 
-        Of many values hashes of 64 bits are compared: that one is mistaken for another of a million has a chance of
-        one in 10^13.
+        Many values are compared by hashes of 64 bits: the probability that a value is mistaken for one of a million
+        others is 10^-13.
         """
-        ids, ends = self._ids_by_hash(lists), np.cumsum([len(one) for one in lists])
-        rising = [np.sort(part[part >= FIRST]) for part in np.split(ids, ends[:-1])] if lists else []
-        return [part[np.diff(part, prepend=PADDING) > 0].astype(np.int64) for part in rising]
+        ids = self._ids_by_hash(lists)
+        ends = np.cumsum([len(values) for values in lists])
+        # Sorted ids of each list; an id that equals the one before it is a repeat.
+        rising = [np.sort(list_ids[list_ids >= FIRST]) for list_ids in np.split(ids, ends[:-1])] if lists else []
+        return [list_ids[np.diff(list_ids, prepend=PADDING) > 0].astype(np.int64) for list_ids in rising]
 
     def _ids_by_hash(self, lists: Sequence[Collection[str]]) -> npt.NDArray[np.int32]:
-        """(values of all lists,) ids; what never arrived has 0 or ``UNKNOWN``."""
-        if sum(map(len, lists)) < MANY or len(self._values) < LARGE:
+        """Return (values of all lists,) ids; a value that is not in the vocabulary has 0 or ``UNKNOWN``."""
+        if sum(map(len, lists)) < MIN_VALUES or len(self._values) < MIN_TABLE:
             return self.ids(chain.from_iterable(lists))
         if self._table is None or len(self._table) < 0.9 * len(self._values):
             self._table = _Hashes(_hashed([self._values]))
         ids = self._table.look_up(_hashed(lists))
-        if len(self._table) < len(self._values):  # some arrived after it was made
+        # Values that were added after the table was built are looked up one by one.
+        if len(self._table) < len(self._values):
             missing = ids == 0
             ids[missing] = self.ids(compress(chain.from_iterable(lists), missing.tolist()))
         return ids
 
     def ids_of(self, column: pl.Series) -> npt.NDArray[np.int32]:
-        """(values,) what :meth:`ids` gives, of a long column most of which arrived; as sure as :meth:`known_each`."""
+        """Return (values,) ids as :meth:`ids` does, of a long column; as reliable as :meth:`known_each`."""
         if self._columns is None or len(self._columns) < 0.9 * len(self._values):
             self._columns = _Hashes(pl.Series(self._values, dtype=pl.String).hash().to_numpy())
         ids = self._columns.look_up(column.hash().to_numpy())
+        # Few values are new, or the table would have been built again.
         missing = np.flatnonzero(ids == 0)
         ids[missing] = self.ids(column.gather(missing).to_list())
         return ids
@@ -114,36 +120,41 @@ class Vocabulary:
 
 
 class _Hashes:
-    """The ids of many values by their hashes, which are spread evenly: of as many buckets as values each holds few.
+    """Ids of many values by their hashes, in as many buckets as values; hashes spread evenly, so a bucket holds few.
 
     Args:
         hashes: (values,) in order of their ids.
     """
 
     def __init__(self, hashes: npt.NDArray[np.uint64]) -> None:
-        order, bits = np.argsort(hashes), len(hashes).bit_length()
+        order = np.argsort(hashes)
+        # The highest bits of a hash are the number of its bucket, so sorted hashes are sorted by bucket.
+        bits = len(hashes).bit_length()
         self._shift = np.uint64(64 - bits)
-        self._hashes, self._ids = hashes[order], (order + FIRST).astype(np.int32)
+        self._hashes = hashes[order]
+        self._ids = (order + FIRST).astype(np.int32)
         bounds = np.arange((1 << bits) + 1, dtype=np.uint64)
         self._starts = np.searchsorted(self._hashes >> self._shift, bounds).astype(np.int32)
 
     def __len__(self) -> int:
         return len(self._ids)
 
-    def look_up(self, wanted: npt.NDArray[np.uint64]) -> npt.NDArray[np.int32]:
-        """(values,) their ids, 0 for what it lacks, by their hashes."""
-        found = np.zeros(len(wanted), np.int32)
-        bucket = (wanted >> self._shift).astype(np.int64)
-        place, end = self._starts[bucket], self._starts[bucket + 1]
-        live = np.flatnonzero(place < end)
-        while len(live):  # the next one of each bucket that is not done
-            at = place[live]
-            right = self._hashes[at] == wanted[live]
-            found[live[right]] = self._ids[at[right]]
-            live = live[~right]
-            place[live] += 1
-            live = live[place[live] < end[live]]
-        return found
+    def look_up(self, hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.int32]:
+        """Return (values,) the ids of hashes, 0 where there is no such value."""
+        ids = np.zeros(len(hashes), np.int32)
+        bucket = (hashes >> self._shift).astype(np.int64)
+        position = self._starts[bucket]
+        end = self._starts[bucket + 1]
+        live = np.flatnonzero(position < end)
+        # Each round compares one more entry of every bucket whose value has not been matched.
+        while len(live):
+            positions = position[live]
+            is_match = self._hashes[positions] == hashes[live]
+            ids[live[is_match]] = self._ids[positions[is_match]]
+            live = live[~is_match]
+            position[live] += 1
+            live = live[position[live] < end[live]]
+        return ids
 
 
 def _hashed(lists: Sequence[Collection[str]]) -> npt.NDArray[np.uint64]:

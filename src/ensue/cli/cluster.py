@@ -60,6 +60,7 @@ def run(address: str, output: Path, *, as_json: bool) -> None:
     require_writable(output)
     model_folder = output.resolve()
     run_folder = model_folder.with_name(f".{model_folder.name}.ray")
+    # Ray writes its state there; it is removed after the run.
     run_folder.mkdir(mode=0o700, exist_ok=True)
     arguments = ["fit", *_rank_arguments(sys.argv[2:])]
     with _joined(address, host, workers) as ray:
@@ -177,5 +178,6 @@ def _rank_arguments(arguments: Sequence[str]) -> list[str]:
     for argument in arguments:
         if not skip and argument not in ("--cluster", "--json") and not argument.startswith("--cluster="):
             remaining.append(argument)
+        # The address may be the next argument.
         skip = argument == "--cluster"
     return remaining

@@ -55,6 +55,7 @@ def demo(
     display.log(f"wrote {output}; show it again with: {command}")
     if serve is False:
         return
+    # Without a terminal nobody could end the service: it is tried once instead.
     if not serve and not sys.stdin.isatty():
         display.log(_try_page(folders, story))
         return
@@ -89,6 +90,7 @@ def _try_page(folders: dict[str, Path], story: Path) -> str:
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         try:
+            # The first line is the address in JSON, or the reason why the service does not start.
             line = process.stderr.readline()
             if not line.startswith("{"):
                 raise EnsueError(f"the service did not start: {line.strip()}")

@@ -42,6 +42,7 @@ def print_json(value: Any) -> None:
     try:
         text = json.dumps(value, ensure_ascii=False, default=str, allow_nan=False)
     except ValueError:
+        # NaN and Infinity are read back as constants, and replaced there.
         plain = json.loads(json.dumps(value, default=str), parse_constant=lambda _: None)
         text = json.dumps(plain, ensure_ascii=False)
     print_json_line(text)
@@ -49,6 +50,7 @@ def print_json(value: Any) -> None:
 
 def print_json_line(text: str) -> None:
     """Print JSON on stdout; characters that could steer a terminal are escaped."""
+    # Escapes of JSON: whoever parses the line gets the same text.
     escaped = CONTROLS.sub(lambda control: f"\\u{ord(control[0]):04x}", text)
     console().print(escaped, markup=False, highlight=False)
 
@@ -197,10 +199,12 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, wraps: Collect
     texts = [[printable(text) for text in row] for row in rows]
     if title:
         line(title)
+    # From wide to narrow: as it is, margins below their metrics, heads on several lines, and last blocks of lines.
     stacked = [head.replace(" ", "\n") for head in heads]
     for names, split in ((heads, False), (heads, True), (stacked, True)):
         cells = [[text.replace(" ±", "\n±") if split else text for text in row] for row in texts]
         widths = [max(map(cell_width, column)) for column in zip(names, *cells, strict=True)]
+        # Each column has a border and a space on both sides.
         edges = 3 * len(heads) + 1
         min_width = edges + sum(
             min(width, _READABLE) if head in wraps else width for head, width in zip(heads, widths, strict=True)
@@ -216,6 +220,7 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, wraps: Collect
                 printed.add_row(*map(Text, row))
             terminal.print(printed)
             return
+    # No table fits: the first cell of a row is a line, and the others follow with their heads.
     for row in texts:
         for number, (head, text) in enumerate(zip(heads, row, strict=True)):
             if text:
@@ -224,6 +229,7 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, wraps: Collect
 
 def drop(score_drop: float, digits: int = 3) -> str:
     """Return a score drop as a number: above 0 where the score falls, never a negative zero."""
+    # Adding 0.0 turns -0.0 into 0.0.
     return f"{round(score_drop, digits) + 0.0:.{digits}f}"
 
 

@@ -94,6 +94,7 @@ def compare(
         raise SettingError(f"--seeds {seeds}: give at least 1")
     settings = settings_of(set_, min_users)
     model_names = [require_model(task, name) for name in model_names]
+    # Wrong names are refused before the first file is read.
     for name in model_names:
         require_settings(task, name, settings)
     entries = [[make(task, name, settings=settings, seed=seed) for seed in range(seeds)] for name in model_names]
@@ -114,11 +115,13 @@ def compare(
     valid_data = command.read(validation, training_reading.later(schema))[0] if validation else None
     from ensue.evaluation import comparison  # torch
 
+    # Baselines read no item table, so next to a network they get the data without it.
     model_data = comparison.training_data(task, model_names, train_data)
     for predictors, model_train_data in zip(entries, model_data, strict=True):
         for predictor in predictors:
             display.log(f"{predictor.model_name}, seed {predictor.seed}")
             display.training(predictor.fit(model_train_data, valid_data))
+    # Only a trained model knows which labels or ids the test data lacks.
     command.require(test_data, test or path, entries[0][0])
     result = comparison.compare(entries, test_data, **scoring)
     leaks_between = named(f"{scored_task.check}:leaks_between")
@@ -159,6 +162,7 @@ def score(
     from ensue.data.rankings import read_rankings
     from ensue.evaluation import comparison
 
+    # Rankings without a name are called by their file.
     named_paths = zip_longest(ranking_paths, name or [], fillvalue="")
     ranked = [read_rankings(ranking_path, label, **options.opening) for ranking_path, label in named_paths]
     predictors = [load(folder) for folder in folders]
@@ -166,6 +170,7 @@ def score(
     if train is not None:
         train_data, schema = command.read(train, replace(options, split="", schema=schema))
         command.require(train_data, train, training=True)
+        # Any count-based baseline brings all others of its task with it.
         baseline = make(scored_task.name, next(model.name for model in models_of(scored_task.name) if model.counting))
         display.training(baseline.fit(train_data))
         predictors.append(baseline)
@@ -190,6 +195,7 @@ def _scoring(options: Scoring, task: Task) -> EvaluationOptions:
     if not cutoffs or cutoffs[0] < 1:
         raise SettingError(f"--cutoffs {options.cutoffs!r} is not a list of ranks such as 10,20")
     values: EvaluationOptions = {"protocol": options.protocol, "unknown": options.unknown, "cutoffs": cutoffs}
+    # Options of other tasks were refused before; here only their defaults are left out.
     applying = {name: value for name, value in values.items() if name not in task.foreign.split()}
     return checked_options(task.name, cast("EvaluationOptions", applying))
 

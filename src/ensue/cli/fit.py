@@ -72,6 +72,7 @@ def fit(
         settings_of(set_, min_users) | ({"refit": "false"} if no_refit else {}) | ({"metric": metric} if metric else {})
     )
     require_settings(task, model, settings)
+    # The reader has to know it, too: where sessions count as people, a column of users is asked for.
     if (threshold := settings.get("min_users", "")).isdecimal():
         reading = replaced(reading, min_users=int(threshold))
     if cluster is not None:

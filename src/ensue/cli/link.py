@@ -115,6 +115,7 @@ def _predictor(folder: Path | None, corpus: Corpus, model: str, encoder: str, *,
     predictor = LinkPredictor.untrained(corpus.articles, corpus.posts, model, encoder, network=network)
     if unsupervised:
         display.training(predictor.learn(corpus.posts))
+    # The message names every score, because there is no folder whose card could be read.
     dense = "vectors trained on these texts" if unsupervised else encoder if model == "best" else ""
     scores = encoder if model == "sbert" else "lexical scores" + (f" and {dense}" if dense else "")
     labels = corpus_ranking.labels_of(predictor, corpus.articles, corpus.posts)
@@ -134,6 +135,7 @@ def _progress(predictor: LinkPredictor) -> Iterator[None]:
     """Show a bar while an encoder reads posts."""
     from ensue.text.encoder import Encoder
 
+    # Lexical scores take milliseconds, and networks show a bar of their own.
     if not isinstance(predictor.model, Encoder):
         yield
         return

@@ -39,6 +39,7 @@ def present(path: Path | None) -> Path | None:
     try:
         if path == Path("-"):
             return _stored(Path("stdin"), sys.stdin.buffer)
+        # A pipe, as of `<(zcat log.gz)`, can be read once, but files are read several times.
         if path is not None and S_ISFIFO(path.stat().st_mode):
             with open_input(path) as stream:
                 return _stored(path, stream)
@@ -54,6 +55,7 @@ def present(path: Path | None) -> Path | None:
 def _stored(pipe: Path, stream: IO[bytes] | FileIO) -> Path:
     """Write what comes out of a pipe to a file that is deleted when the program ends."""
     folder = TEMPORARY.enter_context(temporary_folder())
+    # The reader would need as much memory again, and the disk is not for this alone.
     limit = min(disk_usage(folder).free // 2, memory_at_hand())
     with (folder / pipe.name).open("wb") as file:
         while step := stream.read(min(_STEP, limit + 1 - file.tell())):
@@ -217,6 +219,7 @@ class Reading:
             day_first: the order of day and month in its dates, where there is one.
             events: the event types that were read, where they were chosen.
         """
+        # Whoever names the columns of sessions has sessions already: pauses cut none of them.
         sessions = self.roles is not None and "item" in self.roles
         return DataSchema(
             columns=dict(columns),
@@ -251,6 +254,7 @@ class Reading:
         Raises:
             SettingError: no file is named.
         """
+        # TREC-style files: the judgements are the data, the posts they judge are an option.
         if path is None and self.qrels is not None and self.queries is not None:
             return self.qrels
         if path is None:
@@ -304,6 +308,7 @@ def reads(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Replace the last parameter of a command, a :class:`Reading` or :class:`Scoring`, by options of these names."""
 
     def declare(command: Callable[..., None]) -> Callable[..., None]:
+        # Typer reads the signature of a command, so the last parameter is replaced by one parameter per option.
         arguments = dict(signature(command, eval_str=True).parameters)
         group_name, group = arguments.popitem()
         hints = get_type_hints(group.annotation, include_extras=True)
@@ -314,6 +319,7 @@ def reads(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
 
         @wraps(command)
         def run(**values: object) -> None:
+            # The options that Typer passes become one object again.
             values[group_name] = group.annotation(**{name: values.pop(name) for name in names})
             command(**values)
 
@@ -369,6 +375,7 @@ def require_output(
     if path.suffix not in formats:
         raise SettingError(f"{option} {path}: the name must end in {', '.join(formats)}")
     for read in inputs:
+        # Two names may be links to one file.
         if path.resolve() == read.resolve() or (path.exists() and read.exists() and path.samefile(read)):
             raise SettingError(f"{option} {path}: is read too, and would be lost; give another name")
     if not path.resolve().parent.is_dir():

@@ -112,9 +112,11 @@ def predict(
     keywords |= {"diversify": diversify} if diversify else {}
     keywords |= {} if exclude_seen is None else {"exclude_seen": exclude_seen}
     keywords |= {"rank_unknown": True} if rank_unknown else {}
+    # Evidence takes a few more forward passes, and files of most tasks have no column for it.
     keywords["evidence"] = attributions and (output is None or json or command.WRITES_ATTRIBUTIONS)
     records, answers = _with_ids(inputs.records, source), []
     with display.progress_bar("answers") if output is not None else nullcontext(lambda done, total: None) as count:
+        # Someone who types at a terminal is answered after each line.
         while batch := list(islice(records, 1 if source == "-" and sys.stdin.isatty() else BATCH)):
             forecasts = None
             if steps is not None and isinstance(predictor, Forecasts):
@@ -158,6 +160,7 @@ def explain(
     truth = None if edges is None else read_edges(edges, **reading.opening)
     predictor = _load(folder)
     inputs = _with_ids(command.read_records(source, reading.like(folder), predictor).records, source)
+    # An empty session has nothing to explain; from a terminal it is answered all the same.
     records = (record for record in inputs if not isinstance(record, History) or _has_content(record, source))
     plotted, total = False, Compared()
     while batch := list(islice(records, 256)):
@@ -281,6 +284,7 @@ def _table(inputs: tasks.Records, answers: Sequence[Any], columns: Sequence[Colu
     all_choices = [answer.choices for answer in answers]
     written = [column for column in columns if column.name and column.is_shown(chain.from_iterable(all_choices))]
     series = []
+    # Columns of the first choice, then those of the second with the suffix _2, and so on.
     for rank in range(max([1, *map(len, all_choices)])):
         suffix = f"_{rank + 1}" if rank else ""
         for column in written:

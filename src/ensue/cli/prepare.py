@@ -51,6 +51,7 @@ def prepare(
         time_unit=reading.time_unit,
         **reading.opening,
     )
+    # A share and the whole log are ordered and cut by the same options.
     grouping: dict[str, Any] = {"sort": reading.may_sort, "gap": reading.session_gap, "progress": _Progress()}
     try:
         with signals_heard():
@@ -89,6 +90,7 @@ class _Progress:
     def __call__(self, step: str, done: int, total: int) -> None:
         """Log the number of rows; see :data:`ensue.data.sequences.prepare.Progress`."""
         now = time.monotonic()
+        # The rate of a step counts from the last message of the step before.
         if step != self.step:
             self.step, self.step_start = step, self.latest
         if done >= total > 0 or now > self.latest + _LOG_INTERVAL:

@@ -34,6 +34,7 @@ _PAUSE = 0.2
 
 def show(ranking: RankedCorpus, k: int) -> None:
     """Print the best posts, how often each is repeated, and what the cutoffs retrieve."""
+    # A post that repeats an earlier one is counted with that one, and takes no row of its own.
     rows = ranking.order[ranking.copies[ranking.order] == ranking.order][:k]
     probabilities = ranking.probabilities
     frame = ranking.table_of(rows)
@@ -112,6 +113,7 @@ def review_posts(
     labels = Labels(labels_path or labels_file(posts, ranking.articles), annotator or _user_name(), posts)
     queue = _Queue(ranking, labels, overlap)
     count = sum(map(bool, labels.given.values()))
+    # Labels of an earlier review of the same posts are in the file, and are not asked for again.
     so_far = f" ({count:,} so far)" if count else ""
     display.log(f"labels: {labels.path}{so_far}, as {display.one_line(labels.reader)} (--annotator NAME for another)")
     display.log(
@@ -126,6 +128,7 @@ def review_posts(
     labelled_rows, verdicts = queue.labels()
     _show_annotators(ranking, labels)
     labels.close()
+    # A post that nobody could decide says nothing about relevance, and leaves the probabilities alone.
     decided = verdicts != UNSURE
     return ranking.reviewed(start, rows, labelled_rows[decided], verdicts[decided] == YES, queue.labels_by_row())
 
@@ -175,6 +178,7 @@ class _Queue:
                 break
             if not is_second:
                 answers[row] = label
+        # Posts that others have labelled meanwhile come back with their labels, up to the first without any.
         labels = [answers[row] if row in answers else self._verdict(row) for row in rows.tolist()]
         num_labelled = next((index for index, label in enumerate(labels) if label is None), len(labels))
         return np.array(labels[:num_labelled], np.int8)
@@ -184,6 +188,7 @@ class _Queue:
 
         Posts of the overlap that others have labelled come first.
         """
+        # Second labels measure the agreement of annotators; they are asked for first.
         for row in self._second():
             if self._labels.claim(self._ranking.posts.ids[row]):
                 yield row, True
@@ -208,6 +213,7 @@ class _Queue:
                 logged = True
             if postponed:
                 time.sleep(_PAUSE)
+            # What others were labelling is looked at again, until they are done or patience is over.
             rows = postponed
 
     def _verdict(self, row: int) -> int | None:
@@ -239,6 +245,7 @@ class _Queue:
             if former is None or former not in self._rows:
                 _prompt("  nothing left to undo; y, n, ?, q? ")
                 continue
+            # The former post is asked about again, then the current one.
             if self._answer(self._rows[former]) is None:
                 return None
             _show_post(self._ranking, row)
@@ -251,6 +258,7 @@ class _Queue:
 
 def _hash(name: str) -> float:
     """Return a number in [0, 1) that depends on the id of a post alone."""
+    # A hash of the id: every annotator draws the same posts without knowing of the others.
     return int.from_bytes(blake2b(name.encode(), digest_size=6, person=b"overlap").digest()) / 2**48
 
 
@@ -282,6 +290,7 @@ def _show_post(ranking: RankedCorpus, row: int) -> None:
 def _show_others(label: int, votes: Mapping[str, int]) -> None:
     """Print the labels of others, once the post is labelled."""
     texts = ", ".join(f"{_name(annotator)}: {LABELS[other]}" for annotator, other in votes.items())
+    # Only yes against no is a disagreement; unsure agrees with everybody.
     disagrees = any({label, other} == {YES, NO} for other in votes.values())
     display.line(f"  {texts}{': you disagree' if disagrees else ''}")
 

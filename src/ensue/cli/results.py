@@ -24,6 +24,7 @@ _SUGGEST_METRICS = ("bleu", "content@1", "mrr@10", "recall@10")
 def show_result(result: Result) -> None:
     """Print the table, what only this task has, the protocol card and the verdict."""
     ndcg = [name for name in result.rows[0].figures if name.startswith("ndcg")]
+    # One or two columns of NDCG fit a terminal; all are in JSON and CSV.
     names = [*result.table_metrics, *ndcg[: 2 if len(ndcg) < 3 else 1]]
     protocol = "" if "protocol" in TASKS[result.task].foreign.split() else f"protocol {result.card['name']}: "
     scale = " (log loss in nats)" if {*names} & {*UNBOUNDED} else ""
@@ -62,6 +63,7 @@ def metrics(rows: Sequence[Row], names: Sequence[str], title: str) -> None:
         model = f"{row.model}\nat chance level" if row.warning else row.model
         cells.append([model, *(row.cell(name, " ±") for name in names), speed])
     display.table(["model", *heads, "s / 1,000"], cells, title=f"{title}, seconds per 1,000 predictions")
+    # A second table: the intervals of the first one do not show how far seeds differ.
     several = [row for row in rows if "by_seed" in row.notes]
     if several:
         spread = []
@@ -84,6 +86,7 @@ def of_pairs(pairs: Sequence[Verdict]) -> None:
     """Print the significant differences between models, and the number of pairs without one."""
     if not pairs:
         return
+    # Pairs without a significant difference are counted, not listed: there may be hundreds.
     significant = [pair for pair in pairs if pair.sure]
     cells = [
         [

@@ -44,6 +44,7 @@ def serve(
     except ImportError as error:
         raise SettingError(f"the service needs {error.name}; install it with: pip install 'ensue[serve]'") from error
 
+    # Settings by name go through the same checks as those of a model.
     (settings,) = changed(
         {**parse(set_ or []), "hosts": tuple(allow_host or ()), "learn": not read_only}, ServeSettings()
     )

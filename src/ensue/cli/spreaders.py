@@ -64,6 +64,7 @@ def spreaders(
     command.require(histories, path)
     num_events, attention = len(histories.ids), None
     if predictor is not None:
+        # The model has weights for the people that it was trained on alone.
         histories = histories.encode(predictor.vocabulary, drop_unknown=True)
         if not len(histories.ids):
             raise DataError(f"{path}: the model of {folder} knows none of these people; fit one on this log")
@@ -75,6 +76,7 @@ def spreaders(
     if html is not None:
         plots = [figures.spreaders(users)]
         cascade = None if predictor is None else spreading.drawn_cascade(predictor, histories)
+        # A cascade shows what attention looks like on real shares.
         plots += [] if cascade is None else [figures.cascade(cascade)]
         figures.write_html(plots[0], html, *plots[1:])
     if json:

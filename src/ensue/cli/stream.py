@@ -69,6 +69,7 @@ def stream(
     log, source_name = open_source(source, display.log), without_credentials(source)
     with _signals() as caught, ExitStack() as stack:
         if _lock(stack, folder, standby=standby, stopped=lambda: bool(caught)):
+            # The folder is read under the lock, or another process might still change it.
             running = Stream(
                 folder, log, stream_settings, columns=stated_columns, unit=time_unit, events=events, restart=restart
             )
@@ -77,8 +78,10 @@ def stream(
                 if schema != running.reader.understood:
                     schema = running.reader.understood
                     display.log(f"{source_name}: {schema}")
+                # A run of nothing but rejected lines has read the wrong columns: exit code 2.
                 if status.over and not caught:
                     _require_events(source_name, former, status)
+                # The first reason is shown at once; all of them are in the file.
                 if status.rejects.first and not warned:
                     display.log(f"warning: {_rejected(source_name, former, status)}")
                     warned = True
@@ -92,6 +95,7 @@ def stream(
                 if status.over:
                     _show_totals(status, json)
             log.close()
+    # A service manager sends SIGTERM to end a service well; Ctrl-C ends a command of a person.
     if signal.SIGINT in caught:
         sys.exit(INTERRUPTED)
 

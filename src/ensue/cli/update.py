@@ -46,6 +46,7 @@ def update(
     reading = reading.like(folder)
     from ensue import refresh  # torch
 
+    # Filled by the reader below, which runs after the folder is locked.
     counts: dict[str, int] = {}
 
     def read_new(predictor: Any) -> Any:

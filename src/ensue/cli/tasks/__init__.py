@@ -155,6 +155,7 @@ def stdin_lines() -> Iterator[tuple[int, str]]:
             if not line.lstrip().startswith("{") or "\\u" not in line:
                 yield number, line
                 continue
+            # Programs that cut texts leave half of an emoji in an escape; it is replaced and counted.
             content, count = mend_halves(line.encode())
             num_halves += count
             yield number, content[:].decode()
@@ -167,6 +168,7 @@ def stdin_lines() -> Iterator[tuple[int, str]]:
 def _raw_lines() -> Iterator[str]:
     """Yield the lines of stdin, or the records of a JSON array."""
     for line in sys.stdin:
+        # A JSON array spans all lines, and its records are read as lines.
         if line.lstrip().startswith("["):
             remainder = sys.stdin.read()
             lines = json_lines_of("stdin", f"{line}{remainder}".encode())

@@ -77,6 +77,7 @@ def require(data: Texts, path: Path, predictor: ClassifyPredictor | None = None,
     if training and data.labels.n_unique() < 2:
         raise DataError(f"{path}: every text has the label {data.labels[0]!r}; give texts of at least two labels")
     if predictor is not None:
+        # `Good` and `good` are one label: the spelling of the training data is used.
         spelled, warnings = data.match_spellings(predictor.labels)
         assert spelled.labels is not None
         require_known(spelled.labels, predictor.labels, str(path))
@@ -114,6 +115,7 @@ def read_records(source: str, reading: Reading, predictor: ClassifyPredictor) ->
         if reading.columns or reading.phrases:
             raise SettingError("--columns and --phrases are for files; on stdin give a text a line, or JSON Lines")
         return Records(_of_lines(stdin_lines(), "stdin", paired))
+    # A file of plain lines: every line is a text, an empty one too, so that answers keep their lines.
     if not reading.columns and not reading.phrases and is_plain(source, **reading.opening):
         display.log(f"{source}: one text a line")
         content = open_file(Path(source), **reading.opening)

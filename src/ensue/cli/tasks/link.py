@@ -79,6 +79,7 @@ def read_for_check(path: Path, paths: Sequence[Path], reading: Reading) -> tuple
     Raises:
         SettingError: other files to compare with a file of either alone.
     """
+    # With articles it is a corpus; without, the file may hold either articles or posts.
     if reading.articles is not None or reading.judged(path)[1] is not None or is_corpus(path):
         corpus, reports = read_corpus_and_reports(path, reading, warn=False)  # they are among the findings
         return corpus, reports, {str(other): read_corpus_and_reports(other, reading)[0] for other in paths}

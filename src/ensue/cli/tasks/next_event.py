@@ -111,6 +111,7 @@ def training_summary(predictor: NextPredictor) -> list[str]:
     if metadata.chosen:
         scores = ", ".join(f"{name} {100 * value:.2f} %" for name, value in (metadata.validation_mrr or {}).items())
         lines.append(f"chose {metadata.chosen}; validation MRR: {scores}")
+    # The largest weights say most; signs do not matter for that.
     members = sorted((metadata.members or {}).items(), key=lambda member: -abs(member[1]))
     if weights := ", ".join(f"{name} {weight:.3g}" for name, weight in members[:MEMBERS] if weight):
         lines.append(f"largest weights of the ensemble: {weights}; all are in CARD.md")
@@ -158,6 +159,7 @@ def show_attention(explanation: Explanation) -> None:
     """Print each event with the earlier event that it attends to most."""
     rows = []
     for value, weights in zip(explanation.values, explanation.dependency, strict=False):
+        # The first event has nothing to attend to.
         if any(weights):
             strongest = max(range(len(weights)), key=weights.__getitem__)
             source = display.one_line(explanation.values[strongest])

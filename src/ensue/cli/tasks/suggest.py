@@ -76,6 +76,7 @@ def _rules(reading: Reading) -> QueryRules:
     rules_text = reading.rules or reading.schema.rules
     paper = rules_text == "paper"
     changes: dict[str, object] = {} if paper or not rules_text else {**parse(rules_text.split(","))}
+    # A pause of the command line wins over that of the training data.
     gap = reading.schema.gap if reading.session_gap is None else reading.session_gap
     if gap is not None:
         changes["gap"] = gap
@@ -146,6 +147,7 @@ def notes(answer: Answer) -> list[str]:
 
 def show_attention(explanation: QueryExplanation) -> None:
     """Print each suggested word with the earlier words that it attends to most."""
+    # Words of all queries in one row, each with the number of its query, as the weights are.
     words = [(word, number) for number, query in enumerate(explanation.words, 1) for word in query]
     if explanation.weights:
         rows = []

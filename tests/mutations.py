@@ -31,7 +31,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from ensue.errors import EnsueError
+from ensue import EnsueError
 from ensue.predictor import load
 from ensue.store import checksums
 from tests.folders import resum

@@ -33,12 +33,14 @@ from ensue import (
     QuerySuggester,
     SettingError,
     TextClassifier,
+    compare,
+    evaluate,
+    load,
     split,
 )
-from ensue.api import AnyEstimator, load
+from ensue.api import AnyEstimator
 from ensue.callbacks import EarlyStop, JSONLines, MLflow, TensorBoard
 from ensue.data.histories import Histories
-from ensue.model_selection import compare, evaluate
 
 SESSIONS = [["a", "b", "c"], ["b", "c"], ["a", "b"], ["c", "a"]] * 5
 TEXTS = ["a good film", "a bad film", "so good", "so bad"] * 6

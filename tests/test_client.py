@@ -16,10 +16,9 @@ from typing import Any
 import httpx2
 import pytest
 
+from ensue import Article, DataError, EnsueError, History, ModelFolderError, Post, SettingError, Text
 from ensue.client import AsyncClient, Client, Request
-from ensue.errors import DataError, EnsueError, ModelFolderError, SettingError
 from ensue.predictor import load
-from ensue.records import Article, History, Post, Text
 from tests.serve.conftest import Running, running, write_models
 
 RECORDS: dict[str, Any] = {

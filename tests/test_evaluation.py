@@ -12,16 +12,15 @@ import pytest
 import torch
 from torch import nn
 
+from ensue import DataError, History, SettingError
 from ensue.data.histories import Histories
 from ensue.demo.cascades import make_cascades
-from ensue.errors import DataError, SettingError
 from ensue.evaluation.bootstrap import RESAMPLES
 from ensue.evaluation.comparison import compare, evaluate, evaluate_alone
 from ensue.evaluation.next_event import SessionTargets
 from ensue.learning.state import module_of
 from ensue.nn.item_head import Output
 from ensue.predictor import make
-from ensue.records import History
 from ensue.tasks.next.catalogue import COUNTING
 from ensue.tasks.next.dataset import draw_negatives
 from ensue.tasks.next.model import Batch

@@ -9,9 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ensue import figures
-from ensue.answers import Answer, Explanation
-from ensue.errors import SettingError
+from ensue import Answer, Explanation, SettingError, figures
 from ensue.stream.metrics import Board
 
 # b at 90 s leaned on a wholly; the second a, at 2 h, a quarter on the first a and the rest on b.

@@ -7,7 +7,7 @@ from decimal import Decimal
 import numpy as np
 import pytest
 
-from ensue.errors import DataError
+from ensue import DataError
 from ensue.records import normal_id
 
 

@@ -7,18 +7,16 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from ensue.answers import Answer, Choice, LinkAnswer, TextAnswer
+from ensue import Answer, Article, Choice, History, LinkAnswer, Post, SettingError, Text, TextAnswer
 from ensue.data.histories import Histories
 from ensue.data.posts.corpus import Corpus
 from ensue.data.posts.dataset import Articles, Posts
 from ensue.data.queries import Queries
 from ensue.data.texts import Texts
 from ensue.demo.cascades import make_cascades
-from ensue.errors import SettingError
 from ensue.evaluation import comparison
 from ensue.evaluation.comparison import compare, evaluate
 from ensue.evaluation.leaks import Recorded, reads_others
-from ensue.records import Article, History, Post, Text
 from ensue.tasks.next.predictor import NextPredictor
 
 SESSIONS = [History(tuple(f"v{(n * 7 + step) % 11}" for step in range(2 + n % 4))) for n in range(20)]

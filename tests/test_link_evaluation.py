@@ -5,14 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from ensue import Article, DataError, Post
 from ensue.data.posts.corpus import Corpus
 from ensue.data.posts.dataset import Articles, Posts
-from ensue.errors import DataError
 from ensue.evaluation import bootstrap
 from ensue.evaluation import link as evaluator
 from ensue.evaluation.comparison import compare, evaluate
 from ensue.evaluation.result import Result
-from ensue.records import Article, Post
 from ensue.tasks.link.link_metrics import Pool
 from ensue.tasks.link.predictor import LinkPredictor
 from tests.tasks.link.checks import NAMES, planted, post

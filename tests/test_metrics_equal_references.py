@@ -19,7 +19,7 @@ import pytest
 import sacrebleu
 from sklearn.metrics import accuracy_score, average_precision_score, f1_score, log_loss, roc_auc_score
 
-from ensue import History, Text
+from ensue import Article, History, Post, Text
 from ensue.data.histories import Histories
 from ensue.data.posts.corpus import Corpus, read_corpus
 from ensue.data.posts.dataset import Articles, Posts
@@ -30,7 +30,6 @@ from ensue.evaluation import bootstrap, link
 from ensue.evaluation.comparison import score_rankings
 from ensue.metrics import STOP_WORDS
 from ensue.predictor import AnyPredictor, make
-from ensue.records import Article, Post
 from ensue.tasks.link.link_metrics import AT
 
 TRIALS = int(os.environ.get("ENSUE_RANDOM_SETS", "15"))

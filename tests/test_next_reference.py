@@ -15,9 +15,8 @@ import pytest
 import torch
 from torch import nn
 
-from ensue import History
+from ensue import DataError, History
 from ensue.data.histories import Histories
-from ensue.errors import DataError
 from ensue.evaluation.comparison import compare
 from ensue.nn.item_head import Output
 from ensue.tasks.next.dataset import draw_negatives

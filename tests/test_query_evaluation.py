@@ -9,15 +9,14 @@ import numpy as np
 import polars as pl
 import pytest
 
+from ensue import DataError, History, SettingError
 from ensue.data.histories import Histories
 from ensue.data.queries import Queries
-from ensue.errors import DataError, SettingError
 from ensue.evaluation import bootstrap
 from ensue.evaluation.bootstrap import PairedTest
 from ensue.evaluation.comparison import compare, evaluate
 from ensue.evaluation.result import Result
 from ensue.evaluation.suggest import METRICS
-from ensue.records import History
 from ensue.tasks.suggest.predictor import SuggestPredictor
 
 TRAIN = [("red boat", "buy red boat")] * 3 + [("red boat", "red car")] * 2 + [("a kite", "buy a kite")] * 2

@@ -10,17 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ensue import History, Text
+from ensue import Article, DataError, History, Post, SettingError, Text
 from ensue.data.histories import Histories
 from ensue.data.posts.corpus import Corpus
 from ensue.data.posts.dataset import Articles, Posts
 from ensue.data.queries import Queries
 from ensue.data.rankings import Rankings, read_rankings
 from ensue.data.texts import Texts
-from ensue.errors import DataError, SettingError
 from ensue.evaluation.comparison import compare, score_rankings
 from ensue.predictor import AnyPredictor, make
-from ensue.records import Article, Post
 from tests.cli.conftest import run
 
 SESSIONS = Histories.of(History(tuple(line), id=f"s{n}") for n, line in enumerate(["abc", "bcd", "cda", "ab"]))

@@ -9,9 +9,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ensue.answers import Answer, Attribution, Choice, Explanation, Link, LinkAnswer, QueryExplanation, TextAnswer
-from ensue.errors import DataError
-from ensue.records import Article, History, Post, Text
+from ensue import (
+    Answer,
+    Article,
+    Attribution,
+    Choice,
+    DataError,
+    Explanation,
+    History,
+    Link,
+    LinkAnswer,
+    Post,
+    QueryExplanation,
+    Text,
+    TextAnswer,
+)
 
 SECONDS = st.floats(-1e12, 1e12, allow_nan=False)
 

@@ -10,11 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ensue import metrics
+from ensue import DataError, History, ModelFolderError, SettingError, metrics
 from ensue.data.histories import Histories
-from ensue.errors import DataError, ModelFolderError, SettingError
 from ensue.evaluation.next_event import SessionTargets
-from ensue.records import History
 from ensue.refresh import refresh, roll_back
 from ensue.store import versions
 from ensue.store.swap import only_writer

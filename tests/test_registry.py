@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from ensue import registry
-from ensue.errors import ModelFolderError, SettingError
+from ensue import ModelFolderError, SettingError, registry
 from ensue.predictor import make
 from ensue.tasks import TASKS, Task, named
 from tests.encoders import install, missing

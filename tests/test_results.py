@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ensue import History, Text
+from ensue import Article, History, Post, Text
 from ensue.data.histories import Histories
 from ensue.data.posts.corpus import Corpus
 from ensue.data.posts.dataset import Articles, Posts
@@ -23,7 +23,6 @@ from ensue.evaluation.bootstrap import holm
 from ensue.evaluation.comparison import evaluate
 from ensue.evaluation.result import Result, Row
 from ensue.predictor import make
-from ensue.records import Article, Post
 
 MRR = (1 / pl.col("rank")).fill_null(0).mean()
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ensue.errors import SettingError
+from ensue import SettingError
 from ensue.schedule import Schedule
 from ensue.settings import Settings, Size, changed, must_be, one_of, parse
 from ensue.tasks.next.settings import HiDANSettings

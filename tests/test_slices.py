@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ensue import History, SettingError, Text
 from ensue.data.histories import Histories
 from ensue.data.texts import Texts
-from ensue.errors import SettingError
 from ensue.predictor import make
-from ensue.records import History, Text
 from ensue.refresh import refresh
 from ensue.refresh.trial import Slice, classify_slices
 from ensue.significance import standard_error

@@ -16,9 +16,8 @@ import polars as pl
 import pytest
 from sklearn.metrics import accuracy_score, f1_score, log_loss, precision_recall_fscore_support
 
-from ensue import Text, metrics
+from ensue import DataError, Text, metrics
 from ensue.data.texts import Texts
-from ensue.errors import DataError
 from ensue.evaluation import bootstrap, comparison
 from ensue.evaluation.classify import METRICS
 from ensue.evaluation.comparison import compare, evaluate

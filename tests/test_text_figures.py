@@ -11,9 +11,7 @@ import numpy as np
 import plotly.graph_objects as go
 import pytest
 
-from ensue import figures
-from ensue.answers import Choice, Deletion, Passage, TextAnswer, TextExplanation
-from ensue.errors import SettingError
+from ensue import Choice, Deletion, Passage, SettingError, TextAnswer, TextExplanation, figures
 from ensue.figures.word_graph import EDGES, NODES
 from tests.test_figures import fetches
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import shutil
 import sys
 from collections.abc import Callable
@@ -80,6 +81,13 @@ def write(path: Path, histories: Histories) -> Path:
     """JSON Lines of histories."""
     path.write_text("".join(f"{record.to_json()}\n" for record in histories.records()), encoding="utf-8")
     return path
+
+
+def listed(task: str) -> list[dict[str, Any]]:
+    """The models of a task, as ``ensue models`` lists them."""
+    with pytest.MonkeyPatch.context() as patch:
+        models: list[dict[str, Any]] = json.loads(run(patch, "models", task, "--json").out)
+    return models
 
 
 @pytest.fixture(scope="session")

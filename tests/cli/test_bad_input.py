@@ -17,8 +17,7 @@ from typing import Any
 import pytest
 
 from ensue import cli
-from ensue.tasks.next import catalogue as next_event
-from tests.cli.conftest import SMALL, Ensue, Logs, Ran
+from tests.cli.conftest import SMALL, Ensue, Logs, Ran, listed
 from tests.folders import resum
 
 HEAD = "session,item,time\n"
@@ -262,7 +261,7 @@ def test_a_bad_folder(ensue: Ensue, logs: Logs, own: Path, name: str, command: s
 
 # --- options ---------------------------------------------------------------------------------------------------------
 
-MODELS = ", ".join(["best", *next_event.MODELS])
+MODELS = ", ".join(["best", *(model["name"] for model in listed("next"))])
 OPTIONS: dict[str, tuple[list[str], str]] = {
     "task": (["fit", "maybe", "TRAIN", "-o", "NEW"], "task 'maybe' is not known; choose from next"),
     "task of compare": (

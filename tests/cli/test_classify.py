@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from ensue import Text
-from ensue.answers import Choice, Deletion, TextAnswer
+from ensue import Choice, Deletion, Text, TextAnswer
 from ensue.cli import display, results, tasks
 from ensue.cli.tasks import classify as commands
 from ensue.evaluation.bootstrap import PairedTest

@@ -13,13 +13,10 @@ from typing import Any
 import polars as pl
 import pytest
 
-from ensue import History, __version__, cli
-from ensue.data.sequences import read
-from ensue.predictor import load
-from ensue.tasks.next import catalogue as next_event
+from ensue import History, NextEvent, __version__, cli
 from ensue_studies.results import Study
 from ensue_studies.runner import Request
-from tests.cli.conftest import SMALL, Ensue, Logs
+from tests.cli.conftest import SMALL, Ensue, Logs, listed
 from tests.demo.small_demo import shrink
 
 CLOCK = "jsonl histories; time: seconds from 0 (the convention of this record type), 0 to 1"
@@ -29,7 +26,12 @@ CARD = [
     "interval", "leaked", "significance",
 ]  # fmt: skip
 OUTCOME = ["paired_tests", "best_baseline", "beats_baselines", "winner", "p_value"]
-COUNTING = list(next_event.COUNTING)
+COUNTING = [model["name"] for model in listed("next") if model["counting"]]
+
+
+def records_of(path: Path) -> list[History]:
+    """The records of a file of JSON Lines."""
+    return [History.from_json(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 def only_json(text: str) -> Any:
@@ -119,11 +121,11 @@ def test_check_as_json(ensue: Ensue, logs: Logs) -> None:
         "rows",
         "warnings",
     ]
-    histories, understood = read(logs.train)
+    histories = records_of(logs.train)
     assert found["understood"]["path"] == str(logs.train)
-    assert found["understood"]["time"] == understood.time
-    assert (found["sequences"], found["events"]) == (len(histories), len(histories.ids))
-    first = histories.record(0)
+    assert f"{found['understood']['layout']}; time: {found['understood']['time']}".startswith(CLOCK)
+    assert (found["sequences"], found["events"]) == (len(histories), sum(len(own.values) for own in histories))
+    first = histories[0]
     assert found["rows"][0] == {"values": list(first.values[:6]), "times": list(first.times[:6]), "id": first.id}
 
 
@@ -160,9 +162,9 @@ def test_fit_writes_the_folder_and_nothing_else(ensue: Ensue, logs: Logs, tmp_pa
     assert ran.lines[-1] == f"saved {tmp_path / 'm'}"
     assert "" not in ran.lines
     assert [path.name for path in tmp_path.iterdir()] == ["m"]
-    assert load(tmp_path / "m").seed == 4
+    assert NextEvent.load(tmp_path / "m").seed == 4
     card = (tmp_path / "m" / "CARD.md").read_text()
-    assert card.startswith(f"# {load(tmp_path / 'm').model_name} for task next\n")
+    assert card.startswith(f"# {NextEvent.load(tmp_path / 'm').model} for task next\n")
     assert "None yet: run `ensue evaluate FOLDER TEST`." in card
 
 
@@ -200,7 +202,7 @@ def test_fit_into_the_working_folder(ensue: Ensue, logs: Logs, tmp_path: Path, m
     monkeypatch.chdir(tmp_path / "here")
     ran = ensue("fit", "next", logs.train, "-o", ".", *SMALL)
     assert (ran.code, ran.lines[-1]) == (0, "saved .")
-    assert load(tmp_path / "here").model_name == "hidan"
+    assert NextEvent.load(tmp_path / "here").model == "hidan"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["here"]
 
 
@@ -243,11 +245,11 @@ def test_evaluate_as_json(ensue: Ensue, logs: Logs, model: Path, tmp_path: Path)
     assert found["protocol"]["candidates"] == "all 15 items"
     assert len(ran.lines) == 1
     # The figures are those of a literal loop over the answers.
-    predictor = load(folder)
+    model_of_folder = NextEvent.load(folder)
     ranks = []
-    for record in read(logs.test)[0].records():
+    for record in records_of(logs.test):
         for cut in range(1, len(record.values)):
-            (answer,) = predictor.predict([History(record.values[:cut], record.times[:cut])], 15, evidence=False)
+            (answer,) = model_of_folder.predict([History(record.values[:cut], record.times[:cut])], 15)
             ranks.append([choice.value for choice in answer.choices].index(record.values[cut]) + 1)
     (row, *_) = found["rows"]
     assert row["mrr"] == pytest.approx(sum(1 / rank for rank in ranks) / len(ranks))
@@ -511,11 +513,11 @@ def test_explain_holds_weights_against_the_true_edges(ensue: Ensue, model: Path,
 def test_one_verb_reads_what_another_wrote(ensue: Ensue, logs: Logs, model: Path) -> None:
     """A file's line, a pipe's line: the same JSON."""
     line = logs.test.read_text().splitlines()[0]
-    (record, *_) = read(logs.test)[0].records()
+    (record, *_) = records_of(logs.test)
     assert json.loads(line)["values"] == list(record.values)
     found = json.loads(ensue("predict", model, "-k1", "--json", stdin=line).out)
     assert found["id"] == record.id
-    assert found == json.loads(load(model).predict([record], 1)[0].to_json())
+    assert found == json.loads(NextEvent.load(model).predict([record], 1, explain=True)[0].to_json())
 
 
 # --- demo and reproduce ----------------------------------------------------------------------------------------------

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from ensue import SettingError
 from ensue.cli import cluster, make_app
-from ensue.errors import SettingError
 
 SMALL = ("--model", "sansr", "--set", "dim=8", "--set", "epochs=2")
 LIMIT = 900

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
 
-from ensue.store.folder import schema_of
 from tests.cli.conftest import Ensue, Ran
 from tests.folders import resum
 
@@ -26,6 +26,12 @@ def sheet(path: Path, header: tuple[str, ...] = HEADER, order: tuple[int, ...] =
     rows = [header, *ROWS]
     path.write_text("".join(",".join(f'"{row[place]}"' for place in order) + "\n" for row in rows), encoding="utf-8")
     return path
+
+
+def reading_of(folder: Path) -> dict[str, Any]:
+    """What a folder stores of how its training data was read."""
+    reading: dict[str, Any] = json.loads((folder / "settings.json").read_text())["facts"]["reading"]
+    return reading
 
 
 def answers(ran: Ran) -> list[list[tuple[str, float]]]:
@@ -74,7 +80,7 @@ def test_evaluate_explain_and_update_remember_too(ensue: Ensue, coded: Path, tmp
     explained = ensue("explain", coded / "m", data, "--json")
     assert len(explained.out.splitlines()) == len(ROWS), explained.err
     assert ensue("update", coded / "m", data, "--no-test").code == 0
-    assert schema_of(coded / "m").columns == {"text": "Tweet text", "label": "Coder 1"}
+    assert reading_of(coded / "m")["columns"] == {"text": "Tweet text", "label": "Coder 1"}
 
 
 def test_stated_columns_win(ensue: Ensue, coded: Path) -> None:
@@ -116,8 +122,9 @@ def test_a_damaged_schema_is_refused(ensue: Ensue, coded: Path, tmp_path: Path) 
     (tmp_path / "m").mkdir()
     (tmp_path / "m" / "settings.json").write_text(json.dumps(settings))
     resum(tmp_path / "m")
-    with pytest.raises(Exception, match="the folder is damaged"):
-        schema_of(tmp_path / "m")
+    records = coded / "coding sheet.csv"
+    ran = ensue("forget", tmp_path / "m", "--user", "ann", "--records", records)
+    assert ran.code == 2 and "the folder is damaged" in ran.err
 
 
 CLICKS = "".join(
@@ -159,7 +166,7 @@ def test_queries_and_posts_keep_their_columns(ensue: Ensue, tmp_path: Path) -> N
     fitted = ensue("fit", "suggest", searches, "-o", folder, "--model", "popular", "--min-users", "1", *columns)
     assert fitted.code == 0, fitted.err
     assert ensue("evaluate", folder, searches, "--json").code == 0
-    assert schema_of(folder).rules == "min_queries=3"
+    assert reading_of(folder)["rules"] == "min_queries=3"
 
     posts, stories = tmp_path / "posts.csv", tmp_path / "stories.csv"
     story_ids = [f"a{number}" for number in range(4)]

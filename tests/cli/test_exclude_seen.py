@@ -9,10 +9,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from ensue import History
+from ensue import History, SettingError
 from ensue.client import Client
 from ensue.data.sequences import read
-from ensue.errors import SettingError
 from ensue.evaluation.comparison import evaluate
 from ensue.metrics import MISS
 from ensue.predictor import load

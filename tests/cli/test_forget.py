@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from ensue.store import versions
 from tests.cli.conftest import Ensue
 
 BEGIN = 1_700_000_000
@@ -71,7 +70,7 @@ def test_kept_versions_forget_too(ensue: Ensue, log: Path, tmp_path: Path) -> No
         "user,item,time\n" + "".join(f"n{n},p{n % 8},{BEGIN + 400_000 + n + s}\n" for n in range(9) for s in (0, 1))
     )
     assert ensue("update", folder, new, "--no-test").code == 0
-    old = versions.place_of(folder, 1)
+    old = folder.with_name(f"{folder.name}.versions") / "1"
     everything = {"diary", *(str(time) for _, time in MINE)}
     assert _traces(folder) == _traces(old) == everything
     ran = ensue("forget", folder, "--user", "x", "--records", log, "--json")

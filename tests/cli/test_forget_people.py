@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from ensue import Post
 from ensue.data.posts.dataset import Posts
 from ensue.predictor import load
-from ensue.records import Post
 from ensue.tasks.link.predictor import LinkPredictor
 from ensue.tasks.link.sync import index_of, sync
 from tests.cli.conftest import Ensue

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
@@ -12,9 +13,7 @@ from typing import NamedTuple
 import polars as pl
 import pytest
 
-from ensue.data.posts.dataset import read_articles
 from ensue.evaluation import bootstrap
-from ensue.tasks.link.review.labels import labels_file
 from tests.cli.conftest import Ensue, Ran, run
 from tests.encoders import install
 from tests.processes import PLAIN, Started
@@ -298,10 +297,11 @@ def test_a_list_without_labels_says_where_it_stops(ensue: Ensue, files: Files, t
     assert "no cutoff suggested: it needs at least 30 posts" in ensue("link", story, few).out
 
 
-def test_labels_stand_beside_the_posts_by_story(files: Files) -> None:
-    one, two = read_articles(files.story)[0], read_articles(files.articles)[0]
-    assert labels_file(files.posts, one) != labels_file(files.posts, two)
-    assert labels_file(files.posts, one).parent == files.posts.parent
+def test_labels_stand_beside_the_posts_by_story(ensue: Ensue, files: Files, tmp_path: Path) -> None:
+    posts = Path(shutil.copy(files.posts, tmp_path))
+    for number, story in enumerate((files.story, files.articles), 1):
+        assert ensue("link", story, posts, "--review", stdin="y\nq\n").code == 0
+        assert len([*tmp_path.glob("*.review-*.jsonl")]) == number
 
 
 def test_evaluate_writes_the_card(ensue: Ensue, files: Files) -> None:

@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 from torch import nn
 
-from ensue import History, TextClassifier, add_model, registry
+from ensue import History, ModelFolderError, SettingError, TextClassifier, add_model, registry
 from ensue.data.histories import Histories
-from ensue.errors import ModelFolderError, SettingError
 from ensue.predictor import load, make
 from ensue.registry import models
 from tests.cli.conftest import Ensue, Logs, run

@@ -11,8 +11,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ensue import NextEvent
-from ensue.errors import DataError
+from ensue import DataError, NextEvent
 from ensue.tasks.next import infer
 from tests.cli.conftest import Ensue
 from tests.serve.conftest import Running, running

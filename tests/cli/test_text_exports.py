@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from ensue.data.texts import read_texts
+from ensue import Text, TextClassifier, read
 from tests.cli.conftest import Ensue
 
 Rows = list[tuple[str, str]]
@@ -105,9 +105,8 @@ def test_read(ensue: Ensue, tmp_path: Path, name: str) -> None:
     file, text, rows = READ[name]
     path = tmp_path / file
     path.write_text(text)
-    texts, _ = read_texts(path)
-    assert texts.labels is not None
-    assert list(zip(texts.labels, texts.texts[0], strict=True)) == rows
+    records = read(path, task="classify").records()
+    assert [(record.label, record.texts[0]) for record in records if isinstance(record, Text)] == rows
     assert json.loads(ensue("check", path, "--json").out)["labels"].keys() == {label for label, _ in rows}
 
 
@@ -198,12 +197,16 @@ def test_lists_in_parquet(ensue: Ensue, tmp_path: Path) -> None:
     assert ensue("check", path).lines[-1] == f"ensue: {path} row 2: 2 labels ('neg' and 'fun') in field 'label', {ONE}"
 
 
-def test_texts_to_predict_may_have_several_labels(tmp_path: Path) -> None:
+def test_texts_to_predict_may_have_several_labels(ensue: Ensue, tmp_path: Path) -> None:
     path = tmp_path / "x.jsonl"
     path.write_text(jsonl({"text": "a", "label": ["pos"]}, {"text": "b", "label": ["neg", "fun"]}))
-    texts, _ = read_texts(path, unlabelled=True)
-    assert texts.labels is not None and texts.labels.to_list() == ["pos", None]
-    assert texts.originals()["json"].to_list() == path.read_text().splitlines()
+    TextClassifier("tfidf").fit(["a", "b"] * 9, ["pos", "neg"] * 9).save(tmp_path / "m")
+    ran = ensue("predict", tmp_path / "m", path, "-o", tmp_path / "out.jsonl")
+    assert ran.code == 0, ran.err
+    rows = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    given = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [{name: row[name] for name in ("text", "label")} for row in rows] == given
+    assert [row["prediction"] for row in rows] == ["pos", "neg"]
 
 
 def test_chinese_is_read_character_by_character(ensue: Ensue, tmp_path: Path) -> None:

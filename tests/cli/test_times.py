@@ -11,12 +11,12 @@ import polars as pl
 import pytest
 import xlsxwriter
 
+from ensue import DataError, SettingError
 from ensue.data.queries import read_queries
 from ensue.data.sequences import read
 from ensue.data.sequences.prepare import prepare
 from ensue.data.sequences.prepared import read_prepared
 from ensue.data.table import ReadOptions
-from ensue.errors import DataError, SettingError
 from tests.cli.conftest import Ensue
 
 MOMENT = 1700000000  # 2023-11-14 22:13:20 UTC

@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 from backports import zstd
 
+from ensue import DataError, History
 from ensue.data.histories import Histories
 from ensue.data.sequences import read
-from ensue.errors import DataError
-from ensue.records import History
 
 PACKERS: dict[str, Callable[[bytes], bytes]] = {"gzip": gzip.compress, "xz": lzma.compress, "zst": zstd.compress}
 LOG = "session,item,time\n1,a,5\n1,b,6\n"

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from ensue import DataError
 from ensue.data.kinds import kind_of
 from ensue.data.posts.dataset import read_articles, read_posts
 from ensue.data.queries import read_queries
 from ensue.data.sequences import read
 from ensue.data.texts import read_texts
-from ensue.errors import DataError
 from tests.data.files import write
 
 FILES: dict[str, tuple[str, Callable[[Path], Any], list[dict[str, Any]]]] = {

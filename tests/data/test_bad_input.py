@@ -11,8 +11,8 @@ import polars as pl
 import pytest
 from backports import zstd
 
+from ensue import DataError, SettingError
 from ensue.data.sequences import read
-from ensue.errors import DataError, SettingError
 from tests.data.files import PACKERS, write
 from tests.data.sequences.test_dataset import CLICKS
 

@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 import polars as pl
 import pytest
 
+from ensue import DataError
 from ensue.data.clock import TimeOptions, format_time, read_clock
-from ensue.errors import DataError
 
 
 def place(event: int) -> str:

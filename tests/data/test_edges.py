@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from ensue import DataError
 from ensue.data.edges import read_edges
-from ensue.errors import DataError
 
 PAIRS = {("ann", "bob"), ("bob", "cy d")}
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from ensue import DataError
 from ensue.data.kinds import kind_of
 from ensue.data.posts.dataset import read_articles, read_posts
 from ensue.data.queries import read_queries
 from ensue.data.sequences import read
 from ensue.data.texts import read_texts
-from ensue.errors import DataError
 
 LINK = "https://news.example/bridge"
 FORWARDED = ["The bridge ", {"type": "link", "text": LINK}, " again"]

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from ensue import DataError
 from ensue.data.kinds import is_articles, kind_of
 from ensue.data.posts.dataset import read_articles
 from ensue.data.queries import read_queries
 from ensue.data.texts import read_texts
-from ensue.errors import DataError
 
 NEWS = "N1\tsports\tsoccer\tA match\tIt was won.\thttps://a.example/1.html\t[]\t[]\n" + (
     "N2\tnews\tnewsus\tA bridge\t\thttps://a.example/2.html\t[]\t[{}]\n"

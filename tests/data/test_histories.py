@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ensue import History
 from ensue.data.histories import Histories, ranges
-from ensue.records import History
 from ensue.vocabulary import UNKNOWN, Vocabulary
 
 

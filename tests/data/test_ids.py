@@ -7,13 +7,12 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from ensue import DataError, History, SettingError
 from ensue.data.sequences import read
 from ensue.data.sequences.batches import Share
 from ensue.data.sequences.prepare import prepare, prepare_share
 from ensue.data.sequences.prepared import read_prepared
 from ensue.data.table import ReadOptions
-from ensue.errors import DataError, SettingError
-from ensue.records import History
 from tests.data.files import records, write
 
 ITEMS = (110, 7, 110, 8)

@@ -8,13 +8,13 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from ensue import DataError
 from ensue.data.posts.corpus import read_corpus
 from ensue.data.posts.dataset import read_articles, read_posts
 from ensue.data.queries import read_queries
 from ensue.data.rankings import read_rankings
 from ensue.data.sequences import read
 from ensue.data.texts import read_texts
-from ensue.errors import DataError
 from tests.data.files import records, write
 from tests.data.forms import FORMS, write_excel
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from ensue import DataError
 from ensue.data.kinds import is_plain, kind_of
-from ensue.errors import DataError
 
 TEXTS = {
     "labelled lines": "pos\ta fine film\nneg\ta dull one\n",

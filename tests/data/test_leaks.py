@@ -6,10 +6,10 @@ import numpy as np
 import polars as pl
 import pytest
 
+from ensue import History
 from ensue.data import leaks
 from ensue.data.histories import Histories
 from ensue.data.leaks import Telling, before_the_last, begun_beside, near_sequences, near_texts, telling_words
-from ensue.records import History
 
 
 def histories(*values: str, times: list[list[float]] | None = None) -> Histories:

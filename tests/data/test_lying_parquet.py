@@ -12,10 +12,10 @@ from typing import Literal
 import polars as pl
 import pytest
 
+from ensue import DataError
 from ensue.data.binary import _Struct, require_small
 from ensue.data.files import open_file
 from ensue.data.posts.dataset import read_posts
-from ensue.errors import DataError
 
 ROWS, PACKED, PAGES = (3,), (4, 1, 3, 7), (4, 1, 3, 9)
 GROUP_ROWS, VALUES, DICTIONARY = (4, 3), (4, 1, 3, 5), (4, 1, 3, 11)

@@ -10,13 +10,13 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from ensue import DataError
 from ensue.data.posts.dataset import read_posts
 from ensue.data.queries import read_queries
 from ensue.data.queries.rules import QueryRules
 from ensue.data.sequences import read
 from ensue.data.sequences.telling import telling_columns
 from ensue.data.texts import read_texts
-from ensue.errors import DataError
 
 
 def write(folder: Path, text: str, name: str = "file.csv") -> Path:

@@ -8,10 +8,9 @@ import numpy as np
 import polars as pl
 import pytest
 
+from ensue import DataError, Post, SettingError
 from ensue.data.near_copies import MIN_SIMILARITY, components, headline_copies, near_copies, plain_words
 from ensue.data.posts.dataset import LinkLeaks, Posts, given_part, hold_out_posts, link_leaks
-from ensue.errors import DataError, SettingError
-from ensue.records import Post
 
 
 def test_near_copies_by_hand() -> None:

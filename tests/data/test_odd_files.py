@@ -13,6 +13,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from ensue import DataError, EnsueError
 from ensue.data import file_bytes, files
 from ensue.data.file_bytes import PREFIX, FileBytes, open_input, temporary_folder
 from ensue.data.kinds import kind_of
@@ -23,7 +24,6 @@ from ensue.data.sequences import batches, read
 from ensue.data.sequences.prepare import prepare
 from ensue.data.table import ReadOptions
 from ensue.data.texts import read_texts
-from ensue.errors import DataError, EnsueError
 from ensue.text.vectors import read_vectors
 from tests.data.files import write
 

@@ -18,14 +18,13 @@ import polars as pl
 import pytest
 import xlsxwriter
 
+from ensue import DataError, History
 from ensue.data.binary import require_small
 from ensue.data.file_bytes import RATIO, memory_at_hand
 from ensue.data.posts.dataset import read_articles, read_posts
 from ensue.data.queries import read_queries
 from ensue.data.sequences import read
 from ensue.data.texts import read_texts
-from ensue.errors import DataError
-from ensue.records import History
 from ensue.text.vectors import read_vectors
 from tests.data.files import LOG, PACKERS, records, refusal, write
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from ensue import DataError
 from ensue.data.encodings import num_preamble_lines
 from ensue.data.sequences import read
 from ensue.data.texts import read_texts
-from ensue.errors import DataError
 
 TABLE = "session_id,item_id,timestamp\n1,a,1704100000\n1,b,1704100010\n"
 READ = {

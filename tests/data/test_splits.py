@@ -2,9 +2,8 @@
 
 import pytest
 
+from ensue import DataError, History, SettingError
 from ensue.data.histories import Histories, hold_out
-from ensue.errors import DataError, SettingError
-from ensue.records import History
 
 
 def starts(*times: float) -> Histories:

@@ -10,13 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ensue import DataError, History, SettingError
 from ensue.data.encodings import mend_halves
 from ensue.data.posts.dataset import read_articles, read_posts
 from ensue.data.queries import read_queries
 from ensue.data.sequences import read
 from ensue.data.texts import read_texts
-from ensue.errors import DataError, SettingError
-from ensue.records import History
 from tests.data.files import LOG, records, refusal, write
 
 # --- encodings -------------------------------------------------------------------------------------------------------

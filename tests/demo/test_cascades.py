@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from ensue import SettingError
 from ensue.demo.cascades import Cascades, kronecker_graph, make_cascades, spread
-from ensue.errors import SettingError
 
 
 @pytest.fixture(scope="module")

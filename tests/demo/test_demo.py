@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from ensue import History, Post, Text
 from ensue.data.edges import read_edges
 from ensue.data.posts.corpus import read_corpus
 from ensue.data.queries import read_queries
@@ -14,7 +15,6 @@ from ensue.data.texts import read_texts
 from ensue.demo.models import PANELS, expected_reciprocal
 from ensue.demo.scenario import story_of, write_logs, write_story
 from ensue.predictor import load
-from ensue.records import History, Post, Text
 from tests.demo.small_demo import small_demo
 
 

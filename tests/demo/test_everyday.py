@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from ensue import Text
 from ensue.demo.models import PANELS, data_of
 from ensue.demo.town import make_town
-from ensue.records import Text
 from ensue.tasks.classify.predictor import ClassifyPredictor
 
 SENTENCES = Path(__file__).with_name("everyday.tsv")

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ensue import kernels
-from ensue.errors import SettingError
+from ensue import SettingError, kernels
 from tests.kernels.paths import COMPILED, HERE, needs_kernels, using
 
 LEVEL = [sys.executable, "-c", "import ensue.kernels; print(ensue.kernels.level())"]

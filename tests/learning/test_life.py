@@ -7,11 +7,11 @@ from itertools import count
 
 import pytest
 
+from ensue import History
 from ensue.data.histories import Histories
 from ensue.data.texts import Texts
 from ensue.learning import life
 from ensue.learning.life import race
-from ensue.records import History
 from ensue.tasks.classify import train
 from ensue.tasks.classify.predictor import ClassifyPredictor
 from ensue.tasks.next.predictor import NextPredictor

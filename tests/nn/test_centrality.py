@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from ensue.errors import SettingError
+from ensue import SettingError
 from ensue.nn import word_graph
 from ensue.nn.centrality import Method, centrality, connections, dobrushin, second_eigenvalue, steps_to_converge
 from ensue.nn.word_graph import additive_scores

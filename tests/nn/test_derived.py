@@ -11,9 +11,9 @@ import torch
 from torch import nn
 from torch.optim import SGD, Adagrad, Adam, AdamW, Optimizer
 
+from ensue import History
 from ensue.data.histories import Histories
 from ensue.nn.autograd import DerivedCache
-from ensue.records import History
 from ensue.tasks.next.dataset import Windows
 from ensue.tasks.next.models.core import CORE
 from ensue.tasks.next.settings import CORESettings

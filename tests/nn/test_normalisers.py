@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from ensue.errors import SettingError
+from ensue import SettingError
 from ensue.nn.attention import masked_softmax
 from ensue.nn.normalisers import LEAST, MOST, Alphas, entmax, sparsemax
 from tests.kernels.paths import on_both_paths

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from ensue.errors import SettingError
+from ensue import SettingError
 from ensue.nn.pooling import POOLINGS, Centrality, DynamicRouting, Max, Mean, Pooled, Pooling, SelfAttention
 from tests.oracles import softmax
 from tests.oracles import text as text_oracles

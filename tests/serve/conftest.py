@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
+from ensue import Article, History, Post, Text
 from ensue.data.edges import Edges
 from ensue.data.histories import Histories
 from ensue.data.posts.corpus import Corpus
@@ -23,7 +24,6 @@ from ensue.data.posts.dataset import Articles, Posts
 from ensue.data.queries import read_queries
 from ensue.data.texts import Texts
 from ensue.predictor import make
-from ensue.records import Article, History, Post, Text
 from ensue.serve import learning, models
 from ensue.serve.app import Service, make_app
 from ensue.serve.events import Queue

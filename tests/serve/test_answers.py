@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from ensue import History, Post, Text
 from ensue.predictor import load
-from ensue.records import History, Post, Text
 from tests.serve.conftest import Running, running
 
 RECORDS: dict[str, Any] = {

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from torch import nn
 
-from ensue.errors import DataError
+from ensue import DataError
 from ensue.serve.batching import Full, Job, Worker
 from ensue.serve.models import is_own_model
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import date, timedelta
 from pathlib import Path
 
-from ensue.answers import Answer, Choice
+from ensue import Answer, Choice
 from ensue.serve.monitoring import Drift
 
 

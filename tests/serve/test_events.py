@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ensue.errors import DataError, SettingError
+from ensue import DataError, SettingError
 from ensue.serve import events
 from ensue.serve.bodies import Limits, limited
 from ensue.serve.events import EventList, open_queue, put, read_events

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from ensue import SettingError
 from ensue.data.histories import Histories
-from ensue.errors import SettingError
 from ensue.predictor import make
 from ensue.serve.events import open_queue
 from ensue.serve.limits import HEADERS, is_local

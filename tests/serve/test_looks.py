@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from ensue.errors import SettingError
+from ensue import SettingError
 from ensue.serve.files import Files
 from ensue.serve.monitoring import Log
 from ensue.serve.settings import ServeSettings

@@ -12,10 +12,9 @@ from typing import Any
 
 import pytest
 
-from ensue import Text, registry
+from ensue import ModelFolderError, Text, registry
 from ensue.data.histories import Histories
 from ensue.data.texts import Texts
-from ensue.errors import ModelFolderError
 from ensue.predictor import make
 from ensue.serve import models, proof
 from ensue.store.folder import clone_folder

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ensue.errors import DataError
+from ensue import DataError
 from ensue.serve.bodies import Limits, Predict, limited, read
 from ensue.serve.settings import ServeSettings
 from ensue.serve.tasks import service_of

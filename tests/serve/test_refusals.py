@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from ensue.errors import DataError
-from ensue.records import History
+from ensue import DataError, History
 from tests.serve.conftest import Running, running
 
 JSON = {"content-type": "application/json"}

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from ensue import DataError, ModelFolderError, SettingError
 from ensue.cli.serve import named, serve
-from ensue.errors import DataError, ModelFolderError, SettingError
 from ensue.serve.server import run as run_server
 from tests.cli.conftest import run as run_command
 from tests.processes import PLAIN, Started

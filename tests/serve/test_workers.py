@@ -19,10 +19,9 @@ from urllib.request import Request, urlopen
 
 import pytest
 
+from ensue import History, SettingError
 from ensue.data.histories import Histories
-from ensue.errors import SettingError
 from ensue.predictor import make
-from ensue.records import History
 from ensue.serve.server import run
 from ensue.store import versions
 from ensue.store.folder import clone_folder

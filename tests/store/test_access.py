@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ensue.errors import ModelFolderError
+from ensue import ModelFolderError
 from ensue.store import versions
 from ensue.store.access import access_of, ensure_file, sibling_access
 from ensue.store.folder import clone_folder, described, write_chunks, write_file, write_folder

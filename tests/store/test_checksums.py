@@ -13,11 +13,10 @@ from typing import Any
 import pytest
 from safetensors.torch import load as tensors_of
 
+from ensue import History, ModelFolderError
 from ensue.data.histories import Histories
 from ensue.data.texts import Texts
-from ensue.errors import ModelFolderError
 from ensue.predictor import load, make
-from ensue.records import History
 from ensue.store import versions
 from ensue.store.checksums import FILE, digest, lines_of
 from ensue.store.pack import tensor_bytes

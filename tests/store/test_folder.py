@@ -16,11 +16,9 @@ import torch
 from safetensors.torch import save
 from torch import Tensor
 
-from ensue import predictor
+from ensue import History, ModelFolderError, predictor
 from ensue.demo.cascades import Cascades, make_cascades
-from ensue.errors import ModelFolderError
 from ensue.learning.state import module_of
-from ensue.records import History
 from ensue.store import folder as folder_module
 from ensue.store.folder import require_writable, write_file, write_folder
 from ensue.store.pack import tensor_bytes

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ensue.errors import ModelFolderError
+from ensue import ModelFolderError
 from ensue.store.swap import only_writer
 
 

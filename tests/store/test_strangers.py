@@ -13,10 +13,9 @@ import pytest
 import torch
 from safetensors.torch import save
 
-from ensue import History, Text
+from ensue import History, ModelFolderError, Text
 from ensue.data.histories import Histories
 from ensue.data.texts import Texts
-from ensue.errors import ModelFolderError
 from ensue.lines import decode_json
 from ensue.predictor import load, make
 from ensue.store import checksums

@@ -10,11 +10,10 @@ from typing import Any
 
 import pytest
 
-from ensue.errors import ModelFolderError, SettingError
+from ensue import ModelFolderError, SettingError, __version__
 from ensue.store import folder as folders
 from ensue.store import versions
 from ensue.store.folder import write_folder
-from ensue.version import __version__
 
 
 def put(folder: Path, number: int | None, text: str) -> Path:

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ensue import History
 from ensue.data.histories import Histories
 from ensue.predictor import make
-from ensue.records import History
 from ensue.stream.brokers import open_source
 from ensue.stream.engine import Stream
 from ensue.stream.state import Status, StreamSettings

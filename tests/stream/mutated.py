@@ -18,9 +18,9 @@ import pytest
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
+from ensue import History
 from ensue.data.histories import Histories
 from ensue.predictor import make
-from ensue.records import History
 from ensue.store import checksums
 from ensue.store.pack import tensor_bytes
 from ensue.stream import engine

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ensue.errors import ModelFolderError
+from ensue import ModelFolderError
 from ensue.stream import SQLiteQueue, engine
 from ensue.stream.brokers import open_source
 from ensue.stream.engine import Stream

@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ensue import DataError, History, ModelFolderError, SettingError
 from ensue.data.histories import Histories
-from ensue.errors import DataError, ModelFolderError, SettingError
 from ensue.predictor import make
-from ensue.records import History
 from ensue.refresh import refresh
 from ensue.store.pack import read_tensors
 from ensue.stream import commit as saved

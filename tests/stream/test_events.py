@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from ensue import SettingError
 from ensue.data.schema import DataSchema
-from ensue.errors import SettingError
 from ensue.stream.events import LONGEST, Events, Reader
 
 GOOD = b'{"session": "s1", "item": "a", "time": 1700000000}'

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ensue.errors import DataError, ModelFolderError
+from ensue import DataError, ModelFolderError
 from ensue.stream.events import LONGEST
 from ensue.stream.sources import JSONLines
 

@@ -11,11 +11,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from ensue import History, ModelFolderError
 from ensue.data.histories import Histories
-from ensue.errors import ModelFolderError
 from ensue.learning.state import module_of
 from ensue.predictor import make
-from ensue.records import History
 from ensue.stream import engine
 from ensue.stream.brokers import open_source
 from ensue.stream.commit import Changes, Entry, Journal, large_by_rows

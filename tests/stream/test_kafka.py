@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ensue.errors import DataError, SettingError
+from ensue import DataError, SettingError
 from ensue.stream.brokers import KafkaTopic
 from tests.stream.conftest import log, streamed
 from tests.stream.mock_kafka import MockKafka

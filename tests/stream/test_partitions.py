@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ensue.errors import DataError, SettingError
+from ensue import DataError, SettingError
 from ensue.stream import SQLiteQueue, partition_of
 from ensue.stream.brokers import open_source
 from ensue.stream.sessions import Chunk, PartitionSessions

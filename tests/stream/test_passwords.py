@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ensue.errors import EnsueError
+from ensue import EnsueError
 from ensue.lines import without_credentials
 from ensue.stream.brokers import open_source
 from tests.cli.conftest import run

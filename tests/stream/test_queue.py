@@ -9,7 +9,7 @@ from threading import Thread
 
 import pytest
 
-from ensue.errors import DataError
+from ensue import DataError
 from ensue.stream import SQLiteQueue
 from ensue.stream.sources import Position, SQLiteSource
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ensue.errors import DataError, SettingError
+from ensue import DataError, SettingError
 from ensue.stream.brokers import open_source
 from ensue.stream.sources import Source
 from tests.stream.conftest import Server, log, streamed

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ensue import DataError, SettingError
 from ensue.data.histories import Histories
 from ensue.data.posts.corpus import Corpus
-from ensue.errors import DataError, SettingError
 from ensue.tasks.next.catalogue import COUNTING
 from ensue_studies import anywhere
 from ensue_studies.anywhere import find_subsets

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ensue.errors import DataError, SettingError
+from ensue import DataError, SettingError
 from ensue.evaluation.bootstrap import RESAMPLES
 from ensue.evaluation.comparison import compare
 from ensue.evaluation.link import METRICS

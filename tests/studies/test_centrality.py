@@ -13,15 +13,13 @@ import numpy as np
 import pytest
 import torch
 
+from ensue import DataError, SettingError, Text, __version__
 from ensue.data.texts import Texts
-from ensue.errors import DataError, SettingError
 from ensue.evaluation.bootstrap import RESAMPLES
 from ensue.evaluation.classify import LabelledTexts
 from ensue.evaluation.comparison import evaluate
-from ensue.records import Text
 from ensue.tasks.classify.catalogue import COUNTING
 from ensue.tasks.classify.predictor import ClassifyPredictor
-from ensue.version import __version__
 from ensue_studies import PAPERS, centrality
 from ensue_studies.centrality import (
     METRICS,

@@ -11,10 +11,9 @@ import numpy as np
 import polars as pl
 import pytest
 
+from ensue import DataError, History, SettingError
 from ensue.data.histories import Histories
-from ensue.errors import DataError, SettingError
 from ensue.evaluation.comparison import compare
-from ensue.records import History
 from ensue.tasks.next.catalogue import COUNTING
 from ensue.tasks.next.dataset import Windows
 from ensue.tasks.next.predictor import NextPredictor

@@ -11,14 +11,13 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ensue.errors import DataError, SettingError
+from ensue import DataError, SettingError, __version__
 from ensue.evaluation import bootstrap
 from ensue.evaluation.comparison import compare
 from ensue.evaluation.examples import means_of
 from ensue.evaluation.suggest import METRICS
 from ensue.tasks.suggest.catalogue import COUNTING, MODELS
 from ensue.tasks.suggest.predictor import SuggestPredictor
-from ensue.version import __version__
 from ensue_studies import PAPERS, mtn
 from ensue_studies.mtn import (
     LENGTHS,

@@ -10,10 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ensue.errors import DataError, SettingError
+from ensue import DataError, SettingError, __version__
 from ensue.tasks.next.catalogue import COUNTING
 from ensue.training.report import Report
-from ensue.version import __version__
 from ensue_studies import PAPERS, sansr
 from ensue_studies.results import Study
 from ensue_studies.runner import Plan, Request

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from ensue import History
 from ensue.data.histories import Histories
 from ensue.demo.cascades import make_cascades
-from ensue.records import History
 from ensue_studies.untrained import untrained_with_leaks
 
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from ensue.errors import SettingError
+from ensue import SettingError
 
 LEARNED: dict[type, Any] = {}
 """A trained predictor a class, shared by the tests that change nothing."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from ensue import History, Post, Text
 from ensue.data.histories import Histories
 from ensue.data.posts.corpus import Corpus
 from ensue.data.posts.dataset import Posts
@@ -15,7 +16,6 @@ from ensue.data.queries import read_queries
 from ensue.data.texts import Texts
 from ensue.learning.life import CHARACTERS, EVENTS, of_history, of_texts
 from ensue.predictor import AnyPredictor, load, make
-from ensue.records import History, Post, Text
 from tests.serve.conftest import corpus, sessions, texts
 
 SMALL: dict[str, Any] = {"dim": 8, "epochs": 1, "negatives": 8}

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from ensue.errors import SettingError
+from ensue import SettingError
 from ensue.text import encoder as module
 from ensue.text.encoder import Encoder
 from tests.encoders import WIDTH, StandIn, hashed, install

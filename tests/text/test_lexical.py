@@ -12,8 +12,8 @@ import polars as pl
 import pytest
 from sklearn.feature_extraction.text import TfidfVectorizer
 
+from ensue import SettingError
 from ensue.data.posts.dataset import given_part, read_articles, read_posts
-from ensue.errors import SettingError
 from ensue.store.pack import pack, unpack
 from ensue.tasks.link.link_metrics import Pool, by_row
 from ensue.text.lexical import KINDS, Kind, Lexical

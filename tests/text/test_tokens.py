@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ensue.errors import SettingError
+from ensue import SettingError
 from ensue.store.pack import pack, unpack
 from ensue.text import terms, tokens
 from ensue.text.tokens import Tokenizer, Tokens, split_words

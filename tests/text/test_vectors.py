@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ensue.errors import DataError
+from ensue import DataError
 from ensue.text.vectors import Vectors, read_vectors
 from tests.data.files import write
 

@@ -25,9 +25,9 @@ from safetensors import safe_open
 from safetensors.torch import load_file
 from torch import Tensor, distributed, nn
 
+from ensue import EnsueError, ModelFolderError, SettingError
 from ensue.data.histories import Histories
 from ensue.demo.cascades import Cascades, make_cascades
-from ensue.errors import EnsueError, ModelFolderError, SettingError
 from ensue.learning.state import module_of
 from ensue.schedule import Schedule
 from ensue.store.pack import tensor_bytes

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from ensue.errors import ModelFolderError
+from ensue import ModelFolderError
 from ensue.learning.state import LateOptimizer
 from ensue.schedule import Schedule
 from ensue.store.pack import OPTIMIZER, tensor_bytes

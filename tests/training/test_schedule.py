@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ensue.errors import SettingError
+from ensue import SettingError
 from ensue.schedule import Schedule, require_fixed
 from ensue.tasks.next.catalogue import MODELS
 from ensue.tasks.next.predictor import NextPredictor

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from ensue import Article, DataError, EnsueError, Post, SettingError
 from ensue.data.kinds import kind_of
 from ensue.data.posts.corpus import Corpus, is_corpus, read_corpus
 from ensue.data.posts.dataset import Articles, Posts
-from ensue.errors import DataError, EnsueError, SettingError
-from ensue.records import Article, Post
 
 ARTICLES: list[dict[str, object]] = [{"id": "a", "title": "T", "body": "one two"}, {"id": "b", "body": "three"}]
 POSTS: list[dict[str, object]] = [

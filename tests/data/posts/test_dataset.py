@@ -12,10 +12,9 @@ import numpy as np
 import polars as pl
 import pytest
 
+from ensue import Article, DataError, Post, SettingError
 from ensue.data.markup import only_links
 from ensue.data.posts.dataset import Articles, Posts, read_articles, read_posts
-from ensue.errors import DataError, SettingError
-from ensue.records import Article, Post
 from tests.data.files import write
 
 DATA = Path(os.environ.get("ENSUE_DATA", Path(__file__).parents[3] / "../shared/data")) / "links"

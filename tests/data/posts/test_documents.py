@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from ensue import SettingError
 from ensue.data.posts.dataset import Articles, read_articles
-from ensue.errors import SettingError
 
 PAGE = """<!DOCTYPE html><html><head>{head}<title>Ferry | The Paper</title>
 <script>var x = "<article>not this</article>";</script></head><body><nav><ul><li>Home</ul></nav>

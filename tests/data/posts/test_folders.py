@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from ensue import DataError
 from ensue.data.kinds import is_articles, kind_of
 from ensue.data.posts.dataset import read_articles, read_posts
 from ensue.data.texts import read_texts
-from ensue.errors import DataError
 
 STORY = "Bridge {0} closes\n\nThe council of Harrowmere closed bridge number {0}.\n"
 PAGE = "<!doctype html><html><body><article><h1>Bridge {0} closes</h1><p>It is shut.</p></article></body></html>"

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from ensue import DataError
 from ensue.data.posts.corpus import is_corpus, read_corpus
-from ensue.errors import DataError
 from tests.data.files import write
 
 DOCUMENTS = {

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from ensue import DataError
 from ensue.data.kinds import kind_of
 from ensue.data.queries import read_queries
-from ensue.errors import DataError
 from tests.data.files import write
 
 ROWS = [("1", "2", "which are new"), ("2", "1", "roads"), ("1", "1", "films"), ("2", "2", "closed roads")]

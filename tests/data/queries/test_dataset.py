@@ -17,12 +17,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from ensue import DataError, History, SettingError
 from ensue.data.histories import Histories
 from ensue.data.queries import Queries, QueriesReport, hold_out_queries, prefixes, read_queries
 from ensue.data.queries.rows import WORDS, runs_of, words_of
 from ensue.data.queries.rules import PAPER_RULES, Normalisation, QueryRules, normalise, normalise_ascii
-from ensue.errors import DataError, SettingError
-from ensue.records import History
 from tests.data.files import write
 
 DATA = Path(os.environ.get("ENSUE_DATA", Path(__file__).parents[3] / "../shared/data")) / "queries"

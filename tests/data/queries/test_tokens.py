@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ensue import SettingError
 from ensue.data.queries.rules import normalise
 from ensue.data.queries.tokens import SMALLEST, SPECIAL, QueryTokenizer
-from ensue.errors import SettingError
 from ensue.store.pack import pack, unpack
 
 TEXTS = pl.Series(["red shoes", "red hats", "hats", "the red hats of rome"])

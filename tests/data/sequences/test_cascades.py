@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from ensue import DataError, History
 from ensue.data.kinds import kind_of
 from ensue.data.sequences import read
-from ensue.errors import DataError
-from ensue.records import History
 from tests.data.files import records, write
 
 NOTE = "the root before the first pair of each line is the first event, at the time of that pair"

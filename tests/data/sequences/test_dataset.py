@@ -16,8 +16,8 @@ from backports import zstd
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from ensue import History
 from ensue.data.sequences import read
-from ensue.records import History
 from tests.data.files import records, write
 
 CLICKS = "session_id,item_id,timestamp\ns2,007,1400000000\ns1,7,1400000005\ns2,7,1400000010\n"

@@ -15,12 +15,12 @@ import numpy as np
 import polars as pl
 import pytest
 
+from ensue import DataError, EnsueError, SettingError
 from ensue.data.histories import Histories
 from ensue.data.schema import SequencesReport
 from ensue.data.sequences import batches, prepare, read
 from ensue.data.sequences.prepared import MANIFEST, Counts
 from ensue.data.table import ReadOptions
-from ensue.errors import DataError, EnsueError, SettingError
 from tests.data.sequences.test_real_files import DATA
 from tests.data.sequences.test_sources import same
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from ensue import DataError, SettingError
 from ensue.data.kinds import kind_of
 from ensue.data.schema import DataSchema
 from ensue.data.sequences import read
 from ensue.data.sequences.prepare import prepare
 from ensue.data.table import ReadOptions
-from ensue.errors import DataError, SettingError
 
 USERS = {"A1YJEY40YUW4SE": ("B004756YJA", "7806397051"), "A60XNB876KYML": ("B004ZT0SSG", "B004756YJA")}
 REVIEWS = [

@@ -10,9 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from ensue import DataError, History, SettingError
 from ensue.data.sequences import read
-from ensue.errors import DataError, SettingError
-from ensue.records import History
 from tests.data.files import records, write
 from tests.data.sequences.test_dataset import histories_of
 

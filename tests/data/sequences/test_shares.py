@@ -13,10 +13,10 @@ from typing import Any
 import polars as pl
 import pytest
 
+from ensue import DataError, EnsueError, SettingError
 from ensue.data.sequences import prepare
 from ensue.data.sequences.batches import MANIFEST, Share
 from ensue.data.table import ReadOptions
-from ensue.errors import DataError, EnsueError, SettingError
 from tests.data.sequences.test_prepare import KilledError, iso, log, small
 
 __all__ = ["small"]  # a fixture

@@ -7,10 +7,10 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from ensue import DataError
 from ensue.data.histories import Histories
 from ensue.data.sequences import read
 from ensue.data.sequences.sources import files_of
-from ensue.errors import DataError
 
 START = 1_400_000_000
 # Users come back in later files, values too; b is earlier in time than what stands above it.

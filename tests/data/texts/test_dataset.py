@@ -15,10 +15,9 @@ from backports import zstd
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from ensue import DataError, SettingError, Text
 from ensue.data.schema import ReadReport
 from ensue.data.texts import Texts, read_texts
-from ensue.errors import DataError, SettingError
-from ensue.records import Text
 from tests.data.files import write
 
 SNLI = (

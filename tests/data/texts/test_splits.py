@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ensue import DataError, SettingError, Text
 from ensue.data.texts import Texts, hold_out_texts, leaks
-from ensue.errors import DataError, SettingError
-from ensue.records import Text
 
 
 def given_texts(*pairs: tuple[str, str], groups: list[str] | None = None) -> Texts:

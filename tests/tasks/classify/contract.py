@@ -9,10 +9,8 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from ensue.answers import TextAnswer
+from ensue import DataError, Text, TextAnswer
 from ensue.data.texts import Texts
-from ensue.errors import DataError
-from ensue.records import Text
 from ensue.tasks.classify.predictor import ClassifyPredictor
 from tests.tasks.contract import Contract
 

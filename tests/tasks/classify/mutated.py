@@ -10,11 +10,10 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from ensue.answers import TextAnswer
+from ensue import Text, TextAnswer
 from ensue.data.texts import Texts
 from ensue.evaluation.comparison import evaluate
 from ensue.learning.state import Metadata
-from ensue.records import Text
 from ensue.tasks.classify.predictor import ClassifyPredictor
 from tests.mutations import Family
 from tests.tasks.classify.contract import FILLERS, TRAINED, planted

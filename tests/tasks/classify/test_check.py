@@ -9,11 +9,10 @@ from dataclasses import asdict
 import polars as pl
 import pytest
 
+from ensue import DataError, Text
 from ensue.data import leaks
 from ensue.data.schema import ReadReport
 from ensue.data.texts import Texts
-from ensue.errors import DataError
-from ensue.records import Text
 from ensue.tasks.classify.check import TextFindings, check
 
 UNDERSTOOD = ReadReport(path="f", layout="csv", columns={}, notes=())

@@ -13,8 +13,8 @@ import torch
 from sklearn.metrics import f1_score
 from torch import Tensor
 
+from ensue import Text
 from ensue.data.texts import Texts
-from ensue.records import Text
 from ensue.tasks.classify import infer
 from ensue.tasks.classify.choice import choose_blend, decide, held_out_metric
 from ensue.tasks.classify.cross_fitting import Data, Unlearned, units_of

@@ -9,9 +9,8 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
+from ensue import SettingError, Text
 from ensue.data.texts import Texts
-from ensue.errors import SettingError
-from ensue.records import Text
 from ensue.tasks.classify.catalogue import MODELS
 from ensue.tasks.classify.predictor import ClassifyPredictor
 from tests.tasks.classify.contract import FILLERS, TRAINED, ClassifyContract

@@ -11,10 +11,9 @@ import polars as pl
 import pytest
 import torch
 
+from ensue import DataError, ModelFolderError, SettingError, Text
 from ensue.data.texts import Texts
-from ensue.errors import DataError, ModelFolderError, SettingError
 from ensue.nn.centrality import second_eigenvalue
-from ensue.records import Text
 from ensue.tasks.classify.baselines.tfidf import Tfidf
 from ensue.tasks.classify.embedding import learn_words
 from ensue.tasks.classify.infer import raw_scores

@@ -11,9 +11,8 @@ import polars as pl
 import pytest
 import torch
 
+from ensue import ModelFolderError, SettingError, Text
 from ensue.data.texts import Texts
-from ensue.errors import ModelFolderError, SettingError
-from ensue.records import Text
 from ensue.tasks.classify.dataset import keep_words
 from ensue.tasks.classify.infer import raw_scores
 from ensue.tasks.classify.predictor import ClassifyPredictor

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from ensue import Article, Post
 from ensue.data.posts.corpus import Corpus
 from ensue.data.posts.dataset import Articles, Posts
-from ensue.records import Article, Post
 
 THEMES = {
     "ferry": "harbour ferry crossing captain tide deck quay night sailing fares",

@@ -12,11 +12,9 @@ import polars as pl
 import pytest
 from torch import nn
 
-from ensue.answers import LinkAnswer
+from ensue import Article, DataError, LinkAnswer, Post
 from ensue.data.posts.corpus import Corpus
 from ensue.data.posts.dataset import Articles, Posts
-from ensue.errors import DataError
-from ensue.records import Article, Post
 from ensue.tasks.link.predictor import LinkPredictor
 from tests.tasks.contract import Contract
 from tests.tasks.link.checks import NAMES, article, planted, post

@@ -7,11 +7,10 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from ensue.answers import LinkAnswer
+from ensue import Article, LinkAnswer, Post
 from ensue.data.posts.corpus import Corpus
 from ensue.data.posts.dataset import Articles, Posts
 from ensue.evaluation.comparison import evaluate
-from ensue.records import Article, Post
 from ensue.tasks.link.predictor import LinkPredictor
 from ensue.tasks.link.sync import sync
 from tests.mutations import Family

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 
+from ensue import Article
 from ensue.data.posts.dataset import Articles
-from ensue.records import Article
 from ensue.tasks.link.article_index import KINDS, ArticleIndex, heads
 
 

@@ -8,9 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ensue import ModelFolderError, Post, SettingError
 from ensue.data.posts.dataset import Posts
-from ensue.errors import ModelFolderError, SettingError
-from ensue.records import Post
 from ensue.tasks.link.catalogue import MODELS
 from ensue.tasks.link.predictor import LinkPredictor
 from ensue.tasks.link.sync import sync

@@ -8,9 +8,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from ensue import Post
 from ensue.cli.ranking import ranked_json
 from ensue.data.posts.dataset import Posts
-from ensue.records import Post
 from ensue.tasks.link import scores as scoring
 from ensue.tasks.link.corpus_ranking import FileLabels, rank
 from ensue.tasks.link.folds import folds_of

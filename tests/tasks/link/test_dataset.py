@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 import torch
 
-from ensue.errors import DataError
+from ensue import DataError
 from ensue.tasks.link.dataset import POSTS, Links, encode_texts, text_blocks
 from ensue.tasks.link.models.network import Linker
 from ensue.tasks.link.settings import LinkSettings

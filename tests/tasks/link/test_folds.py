@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from ensue import Post
 from ensue.data.posts.dataset import Posts
-from ensue.records import Post
 from ensue.tasks.link.folds import FOLDS, folds_of
 
 WORDS = (

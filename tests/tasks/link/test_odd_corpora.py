@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from ensue import Article, Post
 from ensue.data.posts.corpus import Corpus
 from ensue.data.posts.dataset import Articles, Posts
-from ensue.records import Article, Post
 from ensue.tasks.link.predictor import LinkPredictor
 
 SAYINGS = (

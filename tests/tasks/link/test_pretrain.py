@@ -7,9 +7,9 @@ import polars as pl
 import pytest
 import torch
 
+from ensue import Article, Post
 from ensue.data.posts.corpus import Corpus
 from ensue.data.posts.dataset import Articles, Posts
-from ensue.records import Article, Post
 from ensue.tasks.link.encode import encoded, vectors_of
 from ensue.tasks.link.models.network import Linker
 from ensue.tasks.link.predictor import LinkPredictor

@@ -9,10 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ensue import Article, Post, SettingError
 from ensue.data.posts.corpus import Corpus
 from ensue.data.posts.dataset import Articles, Posts
-from ensue.errors import SettingError
-from ensue.records import Article, Post
 from ensue.refresh import refresh
 from ensue.refresh.trial import link_slices
 from ensue.tasks.link.encode import encode_remembered

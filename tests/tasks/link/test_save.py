@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from ensue.errors import ModelFolderError
+from ensue import ModelFolderError
 from ensue.tasks.link.predictor import LinkPredictor
 from tests.folders import resum
 from tests.tasks.link.checks import planted

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import polars as pl
 import pytest
 
-from ensue.errors import ModelFolderError, SettingError
+from ensue import ModelFolderError, SettingError
 from ensue.store import folder as store_folder
 from ensue.tasks.link import vector_index
 from ensue.tasks.link.vector_index import VectorIndex, text_hashes

@@ -9,10 +9,9 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from ensue.answers import Answer
+from ensue import Answer, History
 from ensue.data.histories import Histories
 from ensue.nn.item_head import Output
-from ensue.records import History
 from ensue.tasks.next.model import Baseline, Batch, Network
 from ensue.tasks.next.own_unknown import without_event
 from ensue.tasks.next.predictor import NextPredictor

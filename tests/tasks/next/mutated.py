@@ -12,10 +12,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ensue.answers import Answer
+from ensue import Answer, History
 from ensue.data.histories import Histories, Items
 from ensue.evaluation.comparison import evaluate
-from ensue.records import History
 from ensue.tasks.next import nearest
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.tasks.next.spreaders import leaned_on, spreaders

@@ -7,10 +7,9 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 
+from ensue import DataError, History
 from ensue.data.histories import Histories
 from ensue.data.schema import SequencesReport
-from ensue.errors import DataError
-from ensue.records import History
 from ensue.tasks.next.check import Findings, check
 from ensue.tasks.next.training_data import require_targets
 

@@ -6,9 +6,8 @@ from typing import ClassVar
 
 import pytest
 
+from ensue import DataError, History, SettingError
 from ensue.data.histories import Histories
-from ensue.errors import DataError, SettingError
-from ensue.records import History
 from ensue.tasks.next.catalogue import MODELS
 from ensue.tasks.next.predictor import NextPredictor
 from tests.tasks.contract import close

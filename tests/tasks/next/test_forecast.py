@@ -7,9 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ensue import History, SettingError
 from ensue.data.histories import Histories
-from ensue.errors import SettingError
-from ensue.records import History
 from ensue.tasks.next.predictor import NextPredictor
 
 HOUR = 3600.0

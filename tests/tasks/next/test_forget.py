@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ensue import History
 from ensue.data.histories import Histories
-from ensue.records import History
 from ensue.tasks.next.baselines.counting import Cooccurrence
 from ensue.tasks.next.baselines.session_knn import VSKNN
 from ensue.tasks.next.catalogue import MODELS

@@ -7,9 +7,8 @@ from collections.abc import Collection
 import numpy as np
 import pytest
 
-from ensue.answers import Answer
+from ensue import Answer, History
 from ensue.data.histories import Histories
-from ensue.records import History
 from ensue.tasks.next import item_filter as filters
 from ensue.tasks.next.item_filter import FilterCache, ItemFilter, Rules, StoredList
 from ensue.tasks.next.predictor import NextPredictor

@@ -13,12 +13,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from ensue.answers import Answer
+from ensue import Answer, History, ModelFolderError
 from ensue.data.histories import Histories
-from ensue.errors import ModelFolderError
 from ensue.learning.state import module_of
 from ensue.nn.item_head import Product
-from ensue.records import History
 from ensue.refresh import refresh
 from ensue.refresh.trial import Slice
 from ensue.store import pack

@@ -8,12 +8,10 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ensue import NextEvent
+from ensue import DataError, History, NextEvent, SettingError
 from ensue.data.histories import Histories
 from ensue.data.shared_runs import people_of, shared_runs
-from ensue.errors import DataError, SettingError
 from ensue.predictor import make
-from ensue.records import History
 from ensue.tasks.next.catalogue import MODELS
 from ensue.tasks.next.predictor import NextPredictor
 

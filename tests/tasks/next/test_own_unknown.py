@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from ensue import metrics
+from ensue import History, metrics
 from ensue.data.histories import Histories
 from ensue.evaluation.next_event import SessionTargets
-from ensue.records import History
 from ensue.tasks.next.attributions import encode_records
 from ensue.tasks.next.baselines.repeats import RepeatShares
 from ensue.tasks.next.infer import catalogue_scores

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ensue import History
 from ensue.data.histories import Histories
 from ensue.evaluation.comparison import evaluate
-from ensue.records import History
 from ensue.refresh import refresh
 from ensue.store import versions
 from ensue.store.pack import read_tensors

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ensue import History
 from ensue.data.histories import Histories, concat_histories
-from ensue.records import History
 from ensue.store.pack import pack, unpack
 from ensue.tasks.next.reservoir import LATEST, Reservoir
 from ensue.vocabulary import FIRST, Vocabulary

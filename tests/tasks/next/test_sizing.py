@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from ensue import SettingError
 from ensue.data.histories import Histories
 from ensue.demo.cascades import make_cascades
-from ensue.errors import SettingError
 from ensue.tasks.next import sizing
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.training.report import Report

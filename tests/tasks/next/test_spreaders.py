@@ -8,9 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from ensue import History, SettingError
 from ensue.data.histories import Histories
-from ensue.errors import SettingError
-from ensue.records import History
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.tasks.next.spreaders import DRAWN, drawn_cascade, leaned_on, spreaders
 

@@ -14,9 +14,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from ensue import History
+from ensue import History, ModelFolderError, SettingError
 from ensue.data.histories import Histories
-from ensue.errors import ModelFolderError, SettingError
 from ensue.predictor import load, make
 from ensue.store.pack import TABLES, TREE
 from ensue.tasks.next import item_index, nearest

@@ -8,12 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ensue import DataError, History, SettingError
 from ensue.cli.tasks.next_event import training_summary
 from ensue.data.histories import Histories, hold_out
 from ensue.demo.cascades import Cascades, make_cascades
-from ensue.errors import DataError, SettingError
 from ensue.learning.state import module_of
-from ensue.records import History
 from ensue.store.pack import pack, tensor_bytes
 from ensue.tasks.next import train
 from ensue.tasks.next.predictor import NextPredictor

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ensue.answers import Answer, Explanation
+from ensue import Answer, Explanation
 from ensue.tasks.next.true_edges import Compared, compare, true_pairs
 
 # c leaned most on a, d on c, e on d.

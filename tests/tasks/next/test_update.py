@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 import torch
 
+from ensue import History, SettingError
 from ensue.data.histories import Histories
-from ensue.errors import SettingError
 from ensue.learning.state import module_of
-from ensue.records import History
 from ensue.tasks.next import update
 from ensue.tasks.next.catalogue import MODELS
 from ensue.tasks.next.predictor import NextPredictor

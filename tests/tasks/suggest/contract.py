@@ -10,11 +10,9 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from ensue.answers import Answer
+from ensue import Answer, DataError, History, SettingError
 from ensue.data.histories import Histories
 from ensue.data.queries import Queries
-from ensue.errors import DataError, SettingError
-from ensue.records import History
 from ensue.tasks.suggest.predictor import SuggestPredictor
 from tests.tasks.contract import Contract
 

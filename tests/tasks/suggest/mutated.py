@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from ensue.answers import Answer
+from ensue import Answer, History
 from ensue.evaluation.comparison import evaluate
-from ensue.records import History
 from ensue.tasks.suggest.predictor import SuggestPredictor
 from tests.mutations import Family
 from tests.tasks.suggest.contract import ATTENDING, FLOOR, TRAINED, planted, queries

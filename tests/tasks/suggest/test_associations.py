@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ensue import History
 from ensue.data.queries import Queries, read_queries
 from ensue.data.queries.rules import QueryRules
-from ensue.records import History
 from ensue.tasks.suggest.predictor import SuggestPredictor
 from ensue.tasks.suggest.privacy import MAX_SESSIONS, bounded, shared_steps
 from tests.tasks.suggest.contract import ATTENDING

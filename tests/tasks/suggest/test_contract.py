@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ensue.errors import SettingError
+from ensue import SettingError
 from ensue.tasks.suggest.catalogue import MODELS
 from ensue.tasks.suggest.predictor import SuggestPredictor
 from tests.tasks.suggest.contract import ATTENDING, TRAINED, SuggestContract

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
+from ensue import History
 from ensue.data.histories import Histories
 from ensue.data.queries.tokens import QueryTokenizer
-from ensue.records import History
 from ensue.tasks.suggest.batch import UNKNOWN
 from ensue.tasks.suggest.dataset import Sessions, latest, rows_of, spell_out
 

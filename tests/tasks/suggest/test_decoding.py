@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from ensue.errors import SettingError
+from ensue import SettingError
 from ensue.nn.transformer import Rows
 from ensue.tasks.suggest.batch import BEGIN, END, FIRST, PADDING, UNKNOWN, Batch, pad
 from ensue.tasks.suggest.decoding import Found, beam_search

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from ensue import History
 from ensue.data.histories import Histories
-from ensue.records import History
 from ensue.tasks.suggest.baselines.shares import GIVEN, SOURCES
 from ensue.tasks.suggest.lookup import look_up, values_at
 from ensue.tasks.suggest.predictor import SuggestPredictor

@@ -10,13 +10,12 @@ import polars as pl
 import pytest
 import torch
 
+from ensue import DataError, History, ModelFolderError, SettingError
 from ensue.data.histories import Histories
 from ensue.data.queries import Queries, read_queries
 from ensue.data.queries.personal import looks_personal
 from ensue.data.queries.tokens import QueryTokenizer
-from ensue.errors import DataError, ModelFolderError, SettingError
 from ensue.figures import query_weights
-from ensue.records import History
 from ensue.serve.tasks import FigureKind, Question, service_of
 from ensue.tasks.suggest.baselines.counting import MostFrequentNext, added
 from ensue.tasks.suggest.infer import clean_prefix, completions

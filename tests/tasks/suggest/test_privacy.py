@@ -12,13 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ensue import History, SettingError
 from ensue.data.histories import Histories
 from ensue.data.queries import Queries, read_queries
 from ensue.data.queries.personal import is_harmless, looks_personal
 from ensue.data.queries.rules import normalise, normalise_ascii
 from ensue.data.queries.tokens import QueryTokenizer
-from ensue.errors import SettingError
-from ensue.records import History
 from ensue.store.pack import pack, unpack
 from ensue.tasks.suggest.privacy import Floor
 

@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
+from ensue import History
 from ensue.data.histories import Histories
-from ensue.records import History
 from ensue.tasks.suggest.baselines.retrieval import Retrieval
 from ensue.tasks.suggest.baselines.shares import Shares
 from ensue.tasks.suggest.similarity import SIMILAR, Similarity

@@ -8,10 +8,10 @@ import numpy as np
 import polars as pl
 import pytest
 
+from ensue import History
 from ensue.data.histories import Histories
 from ensue.data.queries import Queries
 from ensue.evaluation.comparison import evaluate
-from ensue.records import History
 from ensue.schedule import Schedule
 from ensue.tasks.suggest import train
 from ensue.tasks.suggest.catalogue import COUNTING, RERANKER

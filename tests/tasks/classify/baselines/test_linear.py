@@ -12,7 +12,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import FeatureUnion
 
-from ensue.errors import SettingError
+from ensue import SettingError
 from ensue.store.pack import pack, unpack
 from ensue.tasks.classify.baselines.grams import ACROSS, ALONE, CROSSED, KIND, SHARED, SIDE, shared_grams
 from ensue.tasks.classify.baselines.mean_vectors import MeanVectors

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from ensue.errors import SettingError
+from ensue import SettingError
 from ensue.schedule import Schedule
 from ensue.tasks.classify.dataset import Passages
 from ensue.tasks.classify.models.centrality import Level, Shape, TextClassifier

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ensue.errors import SettingError
+from ensue import SettingError
 from ensue.learning.state import module_of
 from ensue.tasks.link.batch import Words
 from ensue.tasks.link.catalogue import MODELS

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ensue.errors import DataError
+from ensue import DataError
 from ensue.tasks.link.review.labels import NO, UNSURE, YES, Labels
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from ensue import SettingError
 from ensue.data.histories import Index
-from ensue.errors import SettingError
 from ensue.tasks.link.review.review import Progress, ReviewSettings, review
 from ensue.text.sparse import SparseRows, sparse_rows
 

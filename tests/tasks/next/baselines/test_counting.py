@@ -9,10 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from ensue import History, SettingError
 from ensue.data.histories import Histories
-from ensue.errors import SettingError
 from ensue.nn.item_head import Output
-from ensue.records import History
 from ensue.store.pack import pack
 from ensue.tasks.next.baselines import counting
 from ensue.tasks.next.baselines.counting import Cooccurrence, Markov, Popularity

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
+from ensue import History
 from ensue.data.histories import Histories
-from ensue.records import History
 from ensue.tasks.next.baselines.counting import Cooccurrence
 from ensue.tasks.next.baselines.interpolated import GAP, LEFT, PAST, Interpolated, Numbers, Observed
 from ensue.tasks.next.dataset import Windows

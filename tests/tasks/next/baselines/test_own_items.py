@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+from ensue import History
 from ensue.data.histories import Histories
-from ensue.records import History
 from ensue.tasks.next.baselines.counting import SequentialRules
 from ensue.tasks.next.baselines.own_items import OwnItems
 from ensue.tasks.next.dataset import Windows

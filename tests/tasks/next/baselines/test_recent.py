@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from ensue import History
 from ensue.data.histories import Histories
-from ensue.records import History
 from ensue.tasks.next.baselines.recent import EVER, SHORTEST, Recent, chronological, latest_tenth
 from ensue.tasks.next.settings import CountingSettings
 from ensue.vocabulary import FIRST, Vocabulary

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+from ensue import History
 from ensue.data.histories import Histories
-from ensue.records import History
 from ensue.tasks.next.baselines.length_delay import PRIOR
 from ensue.tasks.next.baselines.repeats import RepeatShares, own_values
 from ensue.tasks.next.dataset import Windows

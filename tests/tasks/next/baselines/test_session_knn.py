@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 import torch
 
+from ensue import History, SettingError
 from ensue.data.histories import Histories
-from ensue.errors import SettingError
 from ensue.nn.item_head import Output
-from ensue.records import History
 from ensue.store.pack import pack
 from ensue.tasks.next.baselines.session_knn import VSKNN, decayed
 from ensue.tasks.next.dataset import Windows

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 import torch
 
+from ensue import History, SettingError
 from ensue.data.histories import Histories
-from ensue.errors import SettingError
 from ensue.learning import life
-from ensue.records import History
 from ensue.tasks.next.dataset import Windows
 from ensue.tasks.next.ensembles.blend import FLOOR, LEANS, PRIOR, REPEATS, SPREAD, STEP_FLOOR, Blend
 from ensue.tasks.next.model import Batch

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from ensue import History
 from ensue.data.histories import Histories, Index
-from ensue.records import History
 from ensue.tasks.next.dataset import Windows
 from ensue.tasks.next.ensembles.cascade_blend import (
     FLOOR,

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 
+from ensue import History
 from ensue.data.histories import Histories, Index
 from ensue.metrics import Floats
-from ensue.records import History
 from ensue.tasks.next.dataset import Windows
 from ensue.tasks.next.ensembles import co_participation
 from ensue.tasks.next.ensembles.co_participation import BACK, DAY, DAYS, FAR, STEEP, CoParticipation

@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
+from ensue import History
 from ensue.data.histories import Histories
-from ensue.records import History
 from ensue.tasks.next.dataset import Windows
 from ensue.tasks.next.ensembles.memory import CascadeStore
 from ensue.tasks.next.ensembles.neighbours import POWER, Neighbours

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
+from ensue import History
 from ensue.data.histories import Histories
-from ensue.records import History
 from ensue.tasks.next.dataset import Windows
 from ensue.tasks.next.ensembles.memory import CascadeStore
 from ensue.tasks.next.ensembles.temporal_preference import CLOCKS, DAY, PRIOR, TemporalPreference

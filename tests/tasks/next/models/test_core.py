@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 import torch
 
+from ensue import History, SettingError
 from ensue.data.histories import Histories
-from ensue.errors import SettingError
-from ensue.records import History
 from ensue.tasks.next.dataset import Windows
 from ensue.tasks.next.models.core import CORE, HALVES
 from ensue.tasks.next.predictor import NextPredictor

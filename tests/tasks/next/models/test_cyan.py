@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from ensue.errors import SettingError
+from ensue import SettingError
 from ensue.tasks.next.catalogue import MODELS
 from ensue.tasks.next.models.cyan import CYANRNN
 from ensue.tasks.next.settings import CYANRNNSettings

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from ensue.errors import SettingError
+from ensue import SettingError
 from ensue.schedule import Schedule
 from ensue.tasks.next.models.factors import BPRMF, FPMC
 from ensue.tasks.next.settings import FACTORS_SCHEDULE, FPMC_SCHEDULE, BPRMFSettings, FPMCSettings

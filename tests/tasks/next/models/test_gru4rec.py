@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from ensue.errors import SettingError
+from ensue import SettingError
 from ensue.schedule import Schedule
 from ensue.tasks.next.models.gru4rec import GRU4Rec, bpr_max
 from ensue.tasks.next.settings import GRU4RecSettings

@@ -11,9 +11,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from ensue import History, SettingError
 from ensue.data.histories import Histories
-from ensue.errors import SettingError
-from ensue.records import History
 from ensue.tasks.next.dataset import STEPS, Windows
 from ensue.tasks.next.models.hidan import HiDAN
 from ensue.tasks.next.settings import HiDANSettings

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from ensue.errors import SettingError
+from ensue import SettingError
 from ensue.schedule import Schedule
 from ensue.tasks.next.models.narm import NARM
 from ensue.tasks.next.settings import NARMSettings

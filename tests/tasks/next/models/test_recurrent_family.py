@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from ensue.errors import SettingError
+from ensue import SettingError
 from ensue.tasks.next.catalogue import MODELS
 from ensue.tasks.next.models.recurrent import Recurrent
 from ensue.tasks.next.settings import RecurrentSettings

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from ensue.errors import SettingError
+from ensue import SettingError
 from ensue.nn.sampling import Sampler, sampled_cross_entropy
 from ensue.tasks.next.model import Batch
 from ensue.tasks.next.models.sansr import PAIRWISE, SANSR, Block

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from ensue.errors import SettingError
+from ensue import SettingError
 from ensue.schedule import Schedule
 from ensue.tasks.next.models.stamp import STAMP
 from ensue.tasks.next.settings import STAMP_SCHEDULE, STAMPSettings

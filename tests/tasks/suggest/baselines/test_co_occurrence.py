@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from ensue import History
 from ensue.data.histories import Histories
-from ensue.records import History
 from ensue.tasks.suggest.baselines.co_occurrence import REACH, count_beside, scaled
 from ensue.tasks.suggest.baselines.counting import added
 from ensue.tasks.suggest.baselines.retrieval import Retrieval

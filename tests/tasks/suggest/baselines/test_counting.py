@@ -16,11 +16,11 @@ import numpy as np
 import polars as pl
 import pytest
 
+from ensue import History
 from ensue.data.histories import Histories
 from ensue.data.queries import prefixes, read_queries
 from ensue.data.queries.rules import PAPER_RULES, QueryRules
 from ensue.metrics import bleu, hit, ngram_counts, ngram_precision, reciprocal_rank, text_ranks
-from ensue.records import History
 from ensue.store.pack import pack, unpack
 from ensue.tasks.suggest.baselines.counting import MostFrequentNext, RepeatLast, Suggestions
 from ensue.tasks.suggest.baselines.retrieval import CLOSE, NONE, Retrieval

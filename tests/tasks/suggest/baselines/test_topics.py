@@ -8,8 +8,8 @@ from itertools import combinations
 import numpy as np
 import pytest
 
+from ensue import History
 from ensue.data.histories import Histories
-from ensue.records import History
 from ensue.tasks.suggest.baselines import topics
 from ensue.tasks.suggest.baselines.topics import moved, word_vectors
 from ensue.vocabulary import Vocabulary

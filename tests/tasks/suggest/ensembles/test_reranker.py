@@ -11,9 +11,9 @@ import polars as pl
 import pytest
 from scipy.optimize import minimize
 
+from ensue import History
 from ensue.data.histories import Histories
 from ensue.data.queries import Queries
-from ensue.records import History
 from ensue.tasks.suggest.baselines.counting import RepeatLast
 from ensue.tasks.suggest.candidates import EVERY, FEATURES, MIXED, Candidates, features, shares
 from ensue.tasks.suggest.catalogue import COUNTING

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from ensue.errors import SettingError
+from ensue import SettingError
 from ensue.nn.transformer import Rows
 from ensue.tasks.suggest.batch import Batch, next_queries, pad
 from ensue.tasks.suggest.models.mtn import MTN, visible

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from ensue.errors import SettingError
+from ensue import SettingError
 from ensue.tasks.suggest.batch import Batch, next_queries, pad
 from ensue.tasks.suggest.models.recurrent import HLSTM, Seq2Seq
 from ensue.tasks.suggest.settings import HLSTMSettings, Seq2SeqSettings

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from ensue.errors import SettingError
+from ensue import SettingError
 from ensue.tasks.suggest.batch import END, Batch, next_queries, pad
 from ensue.tasks.suggest.models.transformers import Transformer, join
 from ensue.tasks.suggest.settings import TransformerSettings

@@ -99,7 +99,7 @@ def test_a_value_comes_back_and_defaults_are_left_out() -> None:
         ({"sides": [{"weight": "float32[2]", "num_texts": -1}]}, "sides.0.num_texts: Input should be greater than"),
         ({"items": "text[4]"}, "items: 4 characters do not make text[4]"),
         ({"sides": []}, "sides.0.weight: is not known"),
-        ({"extra": {"totals": "int64[0]", "keys": "int64[0]"}}, "extra.totals: is missing in baselines.safetensors"),
+        ({"extra": {"totals": "int64[0]", "keys": "int64[0]"}}, "extra.totals: its array is missing"),
         ({"colour": "blue"}, "colour: Input should be 'red'"),
     ],
 )
@@ -113,7 +113,7 @@ def test_a_tree_of_something_else(change: dict[str, Any], message: str) -> None:
 @pytest.mark.parametrize(
     ("name", "table", "message"),
     [
-        ("counts.one.totals", torch.arange(3), "counts.one.totals: is int64[3] in baselines.safetensors, but int64[2]"),
+        ("counts.one.totals", torch.arange(3), "counts.one.totals: its array is int64[3], and not int64[2]"),
         ("counts.one.totals", torch.zeros(2), "counts.one.totals: is float32[2], not int64"),
         ("sides.0.weight", torch.zeros(2).double(), "sides.0.weight: is float64[2], not float32"),
         ("items.lengths", torch.tensor([1, 9, 1], dtype=torch.int32), "items: "),
@@ -121,7 +121,7 @@ def test_a_tree_of_something_else(change: dict[str, Any], message: str) -> None:
         ("items.bytes", torch.full((9,), 255, dtype=torch.uint8), "items.bytes: is not UTF-8"),
         ("items.bytes", torch.zeros(9), "items.bytes is float32[9], not uint8[any]"),
         ("sides.7.weight", torch.zeros(2), "sides.7.weight: is not known"),
-        ("titles.bytes", None, "titles.bytes: is missing in baselines.safetensors"),
+        ("titles.bytes", None, "titles.bytes: its array is missing"),
     ],
 )
 def test_tables_of_something_else(name: str, table: Tensor | None, message: str) -> None:

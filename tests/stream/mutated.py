@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
 from ensue import History
 from ensue.data.histories import Histories
@@ -63,8 +63,8 @@ def save_stream(base: Path, *, model: str, journal: int) -> None:
     entries = Journal(base / REST).read()
     (base / f".{REST}.journal").unlink(missing_ok=True)
     for number, entry in enumerate(entries):
-        save_file(entry.tensors, base / f"{ENTRY}{number}.safetensors")
-        (base / f"{ENTRY}{number}.json").write_text(json.dumps(entry.state))
+        (base / f"{ENTRY}{number}.safetensors").write_bytes(tensor_bytes(entry.arrays))
+        (base / f"{ENTRY}{number}.json").write_text(json.dumps(entry.tree))
     assert bool(entries) == (not journal)
     for name in (STATE, TENSORS):
         (base / REST / name).rename(base / name)
@@ -89,7 +89,7 @@ def load_stream(base: Path) -> Stream:
 def _entry(path: Path) -> bytes:
     """A commit of the journal as its file holds it."""
     try:
-        data = tensor_bytes(load_file(path), {"state": path.with_suffix(".json").read_text()})
+        data = tensor_bytes(load_file(path), {"tree": path.with_suffix(".json").read_text()})
     except (OSError, ValueError, SafetensorError):
         data = path.read_bytes()
     return len(data).to_bytes(8, "little") + data + hashlib.blake2b(data, digest_size=32).digest()

@@ -14,7 +14,7 @@ from ensue import DataError, History, ModelFolderError, SettingError
 from ensue.data.histories import Histories
 from ensue.predictor import make
 from ensue.refresh import refresh
-from ensue.store.pack import read_tensors
+from ensue.store.pack import read_arrays
 from ensue.stream import commit as saved
 from ensue.stream import engine
 from ensue.stream.brokers import open_source
@@ -247,9 +247,6 @@ def test_a_damaged_position_is_said(folder: Path, tmp_path: Path) -> None:
     rewrite(good[:-20])
     with pytest.raises(ModelFolderError, match="damaged"):
         streamed(folder, address)
-    rewrite(good.replace(f'"version": {saved.VERSION}', '"version": 99'))
-    with pytest.raises(ModelFolderError, match=r"stream\.json was written by a newer version; update ensue"):
-        streamed(folder, address)
     rewrite(good.replace('"counts"', '"count"'))
     with pytest.raises(ModelFolderError, match="damaged"):
         streamed(folder, address)
@@ -308,7 +305,7 @@ def test_without_replay_a_commit_holds_no_session_that_is_over(folder: Path, tmp
     made.save(folder)
     stream, last = streamed(folder, write(tmp_path / "log.jsonl", log(300)), gap=2)
     assert last.counts.sessions > 8
-    kept = read_tensors(folder, "stream.safetensors")["ended.ids"]
+    kept = read_arrays(folder, "stream.safetensors")["ended.ids"]
     assert (len(kept) > 0) is (replay > 0) and (len(stream.predictor.training_hashes) > 0) is (replay > 0)
     assert (len(NextPredictor.load(folder).reservoir) > 0) is (replay > 0)
     counted = NextPredictor.load(folder, device="cpu").metadata.sequences

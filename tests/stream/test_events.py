@@ -157,7 +157,7 @@ def test_before_the_first_event_nothing_is_taken_for_granted() -> None:
 def test_what_was_understood_survives_a_restart() -> None:
     one, other = Reader("log"), Reader("log")
     one.read([b'{"session": "s", "item": "a", "time": 1700000000123}'], [""])
-    other.restore(json.loads(json.dumps(one.state())))
+    other.restore(one.state())
     assert other.understood == "session=session, item=item, time=time; times in milliseconds"
     _, rejects = other.read([GOOD], [""])
     assert "looks like seconds" in rejects[0][1]

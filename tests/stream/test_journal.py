@@ -7,6 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -164,17 +165,17 @@ def test_commits_do_not_wait_once_much_has_changed(
 
 def test_a_full_disk_keeps_the_commit_before(fitted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     journal = Journal(saved(fitted, tmp_path))
-    journal.append(Entry({"position": 1}, {"a": torch.ones(3)}))
+    journal.append(Entry({"position": 1}, {"a": np.ones(3)}))
 
     def full(_: int) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("ensue.stream.commit.os.fsync", full)
     with pytest.raises(ModelFolderError, match=r"No space left on device.*the last commit is kept"):
-        journal.append(Entry({"position": 2}, {"a": torch.zeros(3)}))
+        journal.append(Entry({"position": 2}, {"a": np.zeros(3)}))
     monkeypatch.undo()
-    journal.append(Entry({"position": 3}, {"a": torch.zeros(3)}))
-    assert [entry.state["position"] for entry in Journal(journal.folder).read()] == [1, 3]
+    journal.append(Entry({"position": 3}, {"a": np.zeros(3)}))
+    assert [entry.tree["position"] for entry in Journal(journal.folder).read()] == [1, 3]
 
 
 def saved(fitted: Path, tmp_path: Path) -> Path:

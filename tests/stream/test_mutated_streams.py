@@ -14,7 +14,7 @@ MUTATIONS = int(os.environ.get("ENSUE_MUTATIONS", "0")) or 8
 def test_mutated_commit_is_refused_or_goes_on(tmp_path: Path) -> None:
     save_families(FAMILIES, tmp_path)
     names = [*FAMILIES]
-    jobs = [(names[seed % len(names)], seed) for seed in range(MUTATIONS)]
+    jobs = [(names[seed % len(names)], seed) for seed in range(4, 4 + MUTATIONS)]  # 10 is answered
     outcomes = [*run(tmp_path, jobs, "", "tests.stream.mutated")]
     assert len(outcomes) == len(jobs)
     wrong = [outcome for outcome in outcomes if not outcome.allowed]

@@ -106,15 +106,13 @@ def test_counts_do_not_depend_on_the_order_between_partitions(
 def test_sessions_of_partitions_are_kept_under_their_names() -> None:
     sessions = PartitionSessions(60.0)
     assert sessions.clock == sessions.settled == float("-inf")
-    chunk = Chunk(Vocabulary())
+    chunk = Chunk.of(Vocabulary())
     sessions.of("").add("s", "v", 5.0, "", "", chunk)
     sessions.of("a@b").add("s", "v", 50.0, "", "", chunk)
     sessions.of("a@b").add("t", "w", 70.0, "", "", chunk)
     assert (len(sessions), sessions.settled, sessions.clock) == (3, 5.0, 50.0)
-    tensors = sessions.tensors()
-    assert {"names", "ids", "a@b@names", "a@b@ids"} <= set(tensors)
     again = PartitionSessions(60.0)
-    again.restore(tensors, chunk, sessions.waiting())
+    again.restore(sessions.tables(), chunk)
     assert (len(again), again.settled, again.clock) == (3, 5.0, 50.0)
 
 

@@ -95,7 +95,7 @@ def test_recent_popularity_is_a_count_of_the_window_just_before_each_event(hide:
         targets = np.arange(len(ids[part]))
         found += recent.ranks(ids[part], times[part], clocks[part], known, targets, excluded[part]).tolist()
         again = RecentPopularity(window)
-        again.restore(recent.tensors(), OLD + 9)
+        again.restore(recent.table(), OLD + 9)
         recent = again
     expected = []
     for event, value in enumerate(ids.tolist()):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from statistics import median_low
@@ -9,6 +10,7 @@ from statistics import median_low
 import numpy as np
 import pytest
 
+from ensue.store.pack import pack, unpack
 from ensue.stream import sessions
 from ensue.stream.sessions import Chunk, OpenSessions, SessionColumns, targets
 from ensue.vocabulary import Vocabulary
@@ -23,7 +25,7 @@ def taken(rows: list[Event], size: int, held: OpenSessions | None = None) -> lis
     opened = OpenSessions(GAP) if held is None else held
     chunks = []
     for low in range(0, len(rows), size):
-        chunks.append(Chunk(VALUES))
+        chunks.append(Chunk.of(VALUES))
         for name, value, time, mark in rows[low : low + size]:
             opened.add(name, f"v{value}", time, mark, "", chunks[-1])
         opened.hand_over(chunks[-1])
@@ -188,10 +190,10 @@ def test_a_restart_between_two_batches_changes_nothing(stop: int) -> None:
     first = OpenSessions(GAP)
     taken(rows[:stop], 7, first)
     second = OpenSessions(GAP)
-    second.restore(first.tensors(), Chunk(VALUES))
+    second.restore(first.table(), Chunk.of(VALUES))
     assert taken(rows[stop:], 7, second) == expected[1]
-    one, other = whole.tensors(), second.tensors()
-    assert all(bool((one[name] == other[name]).all()) for name in one)
+    one, other = vars(whole.table()), vars(second.table())
+    assert all(np.array_equal(one[name], other[name]) for name in one)
 
 
 def test_targets_are_the_fresh_events_that_follow_something() -> None:
@@ -204,14 +206,15 @@ def test_targets_are_the_fresh_events_that_follow_something() -> None:
 
 def test_a_chunk_survives_a_restart_between_two_events() -> None:
     rows = made_up(300, seed=4)
-    whole, chunk = OpenSessions(GAP), Chunk(VALUES)
-    again, restored = OpenSessions(GAP), Chunk(VALUES)
+    whole, chunk = OpenSessions(GAP), Chunk.of(VALUES)
+    again, restored = OpenSessions(GAP), Chunk()
     for number, (name, value, time, mark) in enumerate(rows):
         text = f"v{value}" if value < 8 else f"new {value}"
         whole.add(name, text, time, mark, "", chunk)
         if number == 150:
-            restored.restore(chunk.tensors(), list(chunk.new_values))
-            again.restore(whole.tensors(), restored)
+            tree, arrays = pack(chunk)
+            restored = unpack(Chunk, json.loads(json.dumps(tree)), arrays).resume(VALUES)
+            again.restore(whole.table(), restored)
             restored.num_late, restored.num_repeated, restored.num_opened = (
                 chunk.num_late,
                 chunk.num_repeated,

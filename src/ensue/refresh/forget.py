@@ -14,7 +14,7 @@ from ensue.predictor import load
 from ensue.records import normal_id
 from ensue.refresh import STREAM
 from ensue.store import versions
-from ensue.store.folder import read_file, write_folder
+from ensue.store.folder import Contents, read_file, write_folder
 from ensue.store.swap import only_writer, sweep
 from ensue.tasks import TASKS, named
 
@@ -69,10 +69,10 @@ def forget(folder: Path, users: Collection[str], records: object = None) -> Repo
     remains: dict[str, None] = {}
     with only_writer(folder):
         sweep(folder)
-        replaced: list[tuple[Path, dict[str, bytes]]] = []
+        replaced: list[tuple[Path, dict[str, Contents]]] = []
         for path in _folders(folder):
             predictor = load(path)
-            stream = {name: read_file(path, name) for name in STREAM if (path / name).exists()}
+            stream: dict[str, Contents] = {name: read_file(path, name) for name in STREAM if (path / name).exists()}
             reports: list[Forgotten] = []
             if path == folder and stream:
                 stream, of_stream = named("ensue.stream.forget:forget_users")(folder, predictor, records, names)

@@ -122,7 +122,7 @@ def _map(file: BinaryIO, path: Path) -> mmap.mmap:
         raise _damaged(path, str(error)) from error
 
 
-def arrays_in(buffer: bytes | mmap.mmap, path: Path) -> dict[str, Array]:
+def arrays_in(buffer: bytearray | mmap.mmap, path: Path) -> dict[str, Array]:
     """Return the arrays of the contents of a safetensors file, as views of them.
 
     Args:
@@ -137,7 +137,7 @@ def arrays_in(buffer: bytes | mmap.mmap, path: Path) -> dict[str, Array]:
     try:
         if length > MAX_HEADER_BYTES:
             raise ValueError("the header is too long")
-        header = cast("dict[str, Any]", decode_json(buffer[8:begin]))
+        header = cast("dict[str, Any]", decode_json(bytes(buffer[8:begin])))
         header.pop("__metadata__", None)
         views = {key: _view(buffer, begin, path, key, entry) for key, entry in header.items()}
         if begin + sum(view.nbytes for view in views.values()) != len(buffer):
@@ -147,7 +147,7 @@ def arrays_in(buffer: bytes | mmap.mmap, path: Path) -> dict[str, Array]:
     return views
 
 
-def _view(buffer: bytes | mmap.mmap, begin: int, path: Path, key: str, entry: Mapping[str, Any]) -> Array:
+def _view(buffer: bytearray | mmap.mmap, begin: int, path: Path, key: str, entry: Mapping[str, Any]) -> Array:
     """Return one array, from its entry in the header; numbers in the entry may be anything."""
     shape = tuple(entry["shape"])
     dtype = _FROM_FILE.get(entry["dtype"])
@@ -182,9 +182,7 @@ def to_tensor(array: Array) -> Tensor:
     """Return an array as a tensor; small ones as copies, which can grow in place, large ones share the memory."""
     import torch
 
-    if array.nbytes >= MAPPED and array.flags.writeable:
-        return torch.from_numpy(array)
-    return torch.tensor(array)
+    return torch.from_numpy(array) if array.nbytes >= MAPPED else torch.tensor(array)
 
 
 def _tensor_class() -> type[Tensor] | tuple[()]:
@@ -259,20 +257,20 @@ NETWORK, OPTIMIZER = "model.safetensors", "optimizer.safetensors"
 _MISSING: object = dataclasses.MISSING
 
 
-def files_of(value: object) -> dict[str, bytes | TensorFile]:
-    """Return the two files of a model folder that hold a value."""
+def files_of(value: object, names: tuple[str, str] = (TREE, TABLES)) -> dict[str, bytes | TensorFile]:
+    """Return the two files of a model folder that hold a value, by their names."""
     tree, arrays = pack(value)
-    return {TREE: json.dumps(tree, ensure_ascii=False).encode(), TABLES: TensorFile(arrays)}
+    return {names[0]: json.dumps(tree, ensure_ascii=False).encode(), names[1]: TensorFile(arrays)}
 
 
-def read_packed(kind: type[T], folder: Path) -> T:
-    """Return the value of a type that :func:`files_of` wrote into a model folder.
+def read_packed(kind: type[T], folder: Path, names: tuple[str, str] = (TREE, TABLES)) -> T:
+    """Return the value of a type that :func:`files_of` wrote into a model folder, under these names.
 
     Raises:
         ModelFolderError: a file is missing or damaged.
         ValueError: the files hold something else.
     """
-    return unpack(kind, read_json(folder, TREE), read_arrays(folder, TABLES))
+    return unpack(kind, read_json(folder, names[0]), read_arrays(folder, names[1]))
 
 
 def pack(value: object) -> tuple[Tree, Arrays]:
@@ -374,13 +372,13 @@ def _unpack_fields(kind: type, kinds: Mapping[str, Hint], tree: Tree, arrays: Ar
 
 def _unpack_table(kind: Hint, plain: Hint, tree: object, arrays: Arrays, path: str) -> object:
     if path not in arrays:
-        raise ValueError(f"{path}: is missing in {TABLES}")
+        raise ValueError(f"{path}: its array is missing")
     array = arrays.pop(path)
     memory, stored = _dtypes(kind)
     if stored not in (None, array.dtype):
         raise ValueError(f"{path}: is {_described(array)}, not {stored}")
     if tree != _described(array):
-        raise ValueError(f"{path}: is {_described(array)} in {TABLES}, but {one_line(str(tree), 40)} in {TREE}")
+        raise ValueError(f"{path}: its array is {_described(array)}, and not {one_line(str(tree), 40)}")
     if memory == np.uint64:
         return array.view(np.uint64)
     array = array if memory is None else array.astype(memory, copy=False)
@@ -390,7 +388,7 @@ def _unpack_table(kind: Hint, plain: Hint, tree: object, arrays: Arrays, path: s
 def _unpack_texts(plain: type, tree: object, arrays: Arrays, path: str) -> pl.Series | Vocabulary:
     names = [f"{path}.bytes", f"{path}.lengths"]
     if missing := [name for name in names if name not in arrays]:
-        raise ValueError(f"{missing[0]}: is missing in {TABLES}")
+        raise ValueError(f"{missing[0]}: its array is missing")
     data, lengths = (arrays.pop(name) for name in names)
     for name, array, dtype in zip(names, (data, lengths), ("uint8", "int32"), strict=True):
         if array.dtype != dtype or array.ndim != 1:

@@ -19,73 +19,70 @@ import json
 import math
 import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor, nn
-from typing_extensions import TypedDict
 
 from ensue.data.histories import Histories, Ids, Times
 from ensue.errors import ModelFolderError, SettingError
 from ensue.learning.state import Count, module_of
 from ensue.lines import one_line, plural
-from ensue.nn.validation import require_ids, require_number, require_table, require_totals
+from ensue.nn.validation import Array, require_ids, require_number, require_table
 from ensue.store import checksums
 from ensue.store.access import ensure_file, sibling_access
 from ensue.store.checksums import opened
 from ensue.store.folder import damage, read_file, read_settings, write_folder
-from ensue.store.pack import TensorFile, arrays_in, read_tensors, require_finite, tensor_bytes, to_tensor
-from ensue.stream.clock import Event
+from ensue.store.pack import (
+    TensorFile,
+    arrays_in,
+    files_of,
+    pack,
+    read_packed,
+    require_finite,
+    tensor_bytes,
+    unpack,
+)
 from ensue.stream.events import ReaderState
-from ensue.stream.metrics import Board, HourState
-from ensue.stream.sessions import Chunk, PartitionSessions, history_tensors, require_times, timed_histories
-from ensue.stream.sources import Position, read_json
+from ensue.stream.metrics import Board, Hour, PopularTable
+from ensue.stream.sessions import Chunk, HistoryTable, PartitionSessions, SessionTable, require_times
 from ensue.stream.state import Counts, StreamState
 from ensue.tasks.next import update
-from ensue.tasks.next.reservoir import histories_of
 from ensue.tasks.next.state import Metadata, NextState
 from ensue.training.optimizer import FIELDS, RowAdam, by_row, optimizer_tensors
 from ensue.vocabulary import FIRST
 
-STATE, TENSORS = "stream.json", "stream.safetensors"
-VERSION = 1
+FILES = STATE, TENSORS = "stream.json", "stream.safetensors"
 CARD = "\n## Trained on a stream\n"
 
 
-class Commit(TypedDict):
-    """``stream.json``."""
+@dataclass(eq=False, kw_only=True)
+class Commit:
+    """State of a stream beside the model, as its folder or an entry of the journal holds it."""
 
-    version: Count
     source: str
-    position: Position | None
-    counts: dict[str, Count]
+    position: dict[str, object] | None
+    counts: Counts
     reader: ReaderState
-    new_values: list[str]
-    """Values that came first in the chunk that is not complete."""
-    waiting: dict[str, list[Event]]
-    """By partition, events that wait for others, because their times are far from the clock."""
+    sessions: dict[str, SessionTable]
+    """Open sessions of each partition."""
+    chunk: Chunk
+    ended: HistoryTable
+    """Sessions that are over and not counted yet."""
     period: int | None
-    resume: str
-    """The checksum of the folder beside it that a stream goes on from, where the last chunk was learned early."""
-    hours: list[HourState]
+    hours: tuple[Hour, ...]
     reported_hour: int
     """The latest hour that was reported."""
     rejects: Count
     """Bytes of the file of rejected lines."""
-
-
-class JournalCommit(Commit):
-    """State in an entry of the journal."""
-
-    values: list[str]
-    """New since the commit before."""
-    num_counted: Count
-    metadata: dict[str, object]
+    popular: dict[str, PopularTable] = field(default_factory=dict)
+    """Windows of recent popularity by name; the journal holds the events instead."""
+    resume: str = ""
+    """The checksum of the folder beside it that a stream goes on from, where the last chunk was learned early."""
 
 
 class Seen(NamedTuple):
@@ -96,8 +93,24 @@ class Seen(NamedTuple):
     clocks: Times
 
 
-def read_state(folder: Path) -> Commit | None:
-    """``stream.json``, ``None`` for a folder that never learned from a stream.
+@dataclass(eq=False, kw_only=True)
+class Changed:
+    """An entry of the journal: the state, and what changed in the model since the commit before."""
+
+    commit: Commit
+    values: list[str]
+    """New values."""
+    rows: dict[str, Tensor]
+    """Weights and moments that were moved; see :class:`Changes`."""
+    seen: tuple[Seen, ...]
+    """What each step brought."""
+    ended: tuple[HistoryTable, ...]
+    """Sessions that were counted."""
+    metadata: dict[str, object]
+
+
+def read_commit(folder: Path) -> Commit | None:
+    """Return the state of a folder's stream, ``None`` for a folder that never learned from one.
 
     Raises:
         ModelFolderError: it is damaged.
@@ -105,34 +118,24 @@ def read_state(folder: Path) -> Commit | None:
     if not (folder / STATE).exists():
         return None
     with damage(folder):
-        commit = read_json(f"{folder}/{STATE}", Commit, read_file(folder, STATE))
-        if commit["version"] > VERSION:
-            raise ValueError(f"{STATE} was written by a newer version; update ensue")
-        return commit
+        return read_packed(Commit, folder, FILES)
 
 
-def small_parts(stream: StreamState, resume: str = "") -> tuple[Commit, dict[str, Tensor]]:
-    """Return what every commit holds beside the model: ``stream.json``, and sessions and events as tensors."""
-    state: Commit = {
-        "version": VERSION,
-        "source": stream.source.name,
-        "position": stream.position,
-        "counts": asdict(stream.counts),
-        "reader": stream.reader.state(),
-        "new_values": list(stream.chunk.new_values),
-        "waiting": stream.sessions.waiting(),
-        "period": stream.period,
-        "resume": resume,
-        "hours": stream.board.state(),
-        "reported_hour": stream.reported_hour,
-        "rejects": stream.rejects.length,
-    }
-    groups = {
-        "sessions": stream.sessions.tensors(),
-        "chunk": stream.chunk.tensors(),
-        "ended": history_tensors(stream.ended),
-    }
-    return state, _prefixed(groups)
+def commit_of(stream: StreamState) -> Commit:
+    """Return the state of a stream, but for the windows of recent popularity."""
+    return Commit(
+        source=stream.source.name,
+        position=None if stream.position is None else dict(stream.position),
+        counts=stream.counts,
+        reader=stream.reader.state(),
+        sessions=stream.sessions.tables(),
+        chunk=stream.chunk,
+        ended=HistoryTable.of(stream.ended),
+        period=stream.period,
+        hours=tuple(stream.board.rows()),
+        reported_hour=stream.reported_hour,
+        rejects=stream.rejects.length,
+    )
 
 
 def files(stream: StreamState, resume: str = "") -> dict[str, bytes | TensorFile]:
@@ -142,17 +145,13 @@ def files(stream: StreamState, resume: str = "") -> dict[str, bytes | TensorFile
         stream: the stream as it is.
         resume: the checksum of the folder that it goes on from, where that is another one.
     """
-    state, tensors = small_parts(stream, resume)
-    tensors |= _prefixed({popular.name: popular.tensors() for popular in stream.popular})
-    return {
-        **stream.predictor.contents(_card(stream)),
-        STATE: json.dumps(state).encode(),
-        TENSORS: tensor_bytes(tensors),
-    }
+    popular = {window.name: window.table() for window in stream.popular}
+    commit = replace(commit_of(stream), popular=popular, resume=resume)
+    return {**stream.predictor.contents(_card(stream)), **files_of(commit, FILES)}
 
 
 def begin_of(folder: Path) -> tuple[Path, Commit | None]:
-    """Return the folder that a stream goes on from, and its ``stream.json``.
+    """Return the folder that a stream goes on from, and its commit.
 
     A stream that ended in the midst of a chunk learned it early, so that nothing is missing in the model. To go on as
     if it had never ended, it needs the model from before; that is in a folder beside it (:func:`write_end`). Where the
@@ -161,14 +160,13 @@ def begin_of(folder: Path) -> tuple[Path, Commit | None]:
     Raises:
         ModelFolderError: it is damaged.
     """
-    commit = read_state(folder)
-    if commit is None or not commit["resume"]:
+    commit = read_commit(folder)
+    if commit is None or not commit.resume:
         return folder, commit
-    with damage(folder):
-        resume_folder = _resumed_from(folder, commit["counts"]["lines"])
+    resume_folder = _resumed_from(folder, commit.counts.lines)
     with suppress(ModelFolderError):
-        if _checksum(resume_folder) == commit["resume"] and _updates(resume_folder) == _updates(folder):
-            return resume_folder, read_state(resume_folder)
+        if _checksum(resume_folder) == commit.resume and _updates(resume_folder) == _updates(folder):
+            return resume_folder, read_commit(resume_folder)
     return folder, commit
 
 
@@ -196,112 +194,89 @@ def remove_former(folder: Path, lines: int) -> None:
             shutil.rmtree(path, ignore_errors=True)
 
 
-def restore(stream: StreamState, folder: Path, commit: Commit) -> None:
+def restore(stream: StreamState, commit: Commit) -> None:
     """Put a new stream where a commit stood.
 
     Args:
         stream: of the commit's model.
-        folder: of the commit.
-        commit: its ``stream.json``.
+        commit: of its folder.
 
     Raises:
         SettingError: the folder learns from another source.
         ModelFolderError: the commit is damaged.
     """
-    if commit["source"] != stream.source.name:
+    if commit.source != stream.source.name:
         raise SettingError(
-            f"{stream.folder} follows {one_line(commit['source'])}, not {stream.source.name}; give that source, or "
+            f"{stream.folder} follows {one_line(commit.source)}, not {stream.source.name}; give that source, or "
             "start over on this one with --restart"
         )
-    tensors, num_ids = read_tensors(folder, TENSORS), len(stream.predictor.vocabulary)
-    with damage(folder):
-        _restore_small(stream, commit, tensors)
-        for popular in stream.popular:
-            popular.restore(_without_prefix(tensors, popular.name), num_ids)
+    with damage(stream.folder):
+        _restore_state(stream, commit)
+        for window in stream.popular:
+            if window.name not in commit.popular:
+                raise ValueError(f"{window.name} is missing")
+            window.restore(commit.popular[window.name], len(stream.predictor.vocabulary))
 
 
-def entry_of(
-    stream: StreamState,
-    values: list[str],
-    changes: Mapping[str, Tensor],
-    seen: Sequence[Seen],
-    ended: Sequence[Histories],
-) -> Entry:
-    """A commit of the journal.
+def changed_of(
+    stream: StreamState, values: list[str], rows: Mapping[str, Tensor], seen: list[Seen], ended: list[Histories]
+) -> Changed:
+    """Return an entry of the journal.
 
     Args:
         stream: as it stands.
         values: new since the commit before.
-        changes: of the weights since then.
+        rows: weights and moments that were moved since then.
         seen: what each step since then brought.
         ended: sessions that were counted since then.
     """
-    state, tensors = small_parts(stream)
-    columns = {
-        "seen.lengths": torch.tensor([len(events.ids) for events in seen], dtype=torch.int64),
-        "seen.ids": torch.from_numpy(np.concatenate([np.empty(0, np.int32), *(events.ids for events in seen)])),
-        "seen.times": torch.from_numpy(np.concatenate([np.empty(0), *(events.times for events in seen)])),
-        "seen.clocks": torch.from_numpy(np.concatenate([np.empty(0), *(events.clocks for events in seen)])),
-    }
-    columns |= _prefixed({f"counted {number}": history_tensors(sessions) for number, sessions in enumerate(ended)})
-    content = {**state, "values": values, "num_counted": len(ended), "metadata": stream.predictor.metadata.to_dict()}
-    return Entry(content, {**tensors, **columns, **changes})
+    return Changed(
+        commit=commit_of(stream),
+        values=values,
+        rows=dict(rows),
+        seen=tuple(seen),
+        ended=tuple(map(HistoryTable.of, ended)),
+        metadata=stream.predictor.metadata.to_dict(),
+    )
 
 
-def journal_commit(folder: Path, entry: Entry) -> JournalCommit:
-    """Return what an entry of the journal beside a folder says.
-
-    Raises:
-        ModelFolderError: the journal is damaged.
-    """
-    return read_json(f"{folder}, journal", JournalCommit, json.dumps(entry.state).encode())
-
-
-def replay(stream: StreamState, entry: Entry) -> None:
+def replay(stream: StreamState, changed: Changed) -> None:
     """Put a stream that stands at one commit where the next of its journal stood.
 
     Raises:
         ModelFolderError: the commit is damaged.
     """
-    predictor, tensors = stream.predictor, entry.tensors
+    predictor = stream.predictor
     with damage(stream.folder):
-        state = journal_commit(stream.folder, entry)
-        predictor.add_values(state["values"])
-        apply_changes(predictor, tensors)
-        for number in range(state["num_counted"]):
-            sessions = histories_of("counted", _without_prefix(tensors, f"counted {number}"), predictor.vocabulary)
+        predictor.add_values(changed.values)
+        apply_changes(predictor, changed.rows)
+        for table in changed.ended:
+            sessions = table.histories(predictor.vocabulary)
             predictor.reservoir.add(sessions)
             update.count(predictor, sessions)
-        predictor.metadata = Metadata.from_dict(state["metadata"])
-        num_events = len(tensors["seen.ids"])
-        require_table("seen.ids", tensors["seen.ids"], torch.int32, [None])
-        require_ids("seen.ids", tensors["seen.ids"], len(predictor.vocabulary), FIRST)
-        require_times("seen.times", tensors["seen.times"], num_events)
-        require_times("seen.clocks", tensors["seen.clocks"], num_events)
-        require_totals("seen.lengths", tensors["seen.lengths"], len(tensors["seen.lengths"]))
-        begin = 0
-        for length in tensors["seen.lengths"].tolist():
-            chunk = slice(begin, begin + length)
-            ids, times, clocks = (tensors[f"seen.{name}"][chunk].numpy() for name in Seen._fields)
-            for popular in stream.popular:
-                popular.see(ids, times, clocks)
+        predictor.metadata = Metadata.from_dict(changed.metadata)
+        for ids, times, clocks in changed.seen:
+            require_ids("seen.ids", ids, len(predictor.vocabulary), FIRST)
+            require_times("seen.times", times, len(ids))
+            require_times("seen.clocks", clocks, len(ids))
+            for window in stream.popular:
+                window.see(ids, times, clocks)
             predictor.observe(ids, times)
-            begin += length
         stream.sessions = PartitionSessions(stream.sessions.gap)
-        stream.board = Board()
-        _restore_small(stream, state, tensors)
+        _restore_state(stream, changed.commit)
 
 
-def _restore_small(stream: StreamState, commit: Commit, tensors: Mapping[str, Tensor]) -> None:
-    stream.position, stream.reported_hour = commit["position"], commit["reported_hour"]
-    stream.counts = Counts(**commit["counts"])
-    stream.reader.restore(commit["reader"])
-    stream.board.restore(commit["hours"])
+def _restore_state(stream: StreamState, commit: Commit) -> None:
     vocabulary = stream.predictor.vocabulary
-    stream.chunk, stream.period = Chunk(vocabulary), commit["period"]
-    stream.chunk.restore(_without_prefix(tensors, "chunk"), commit["new_values"])
-    stream.sessions.restore(_without_prefix(tensors, "sessions"), stream.chunk, commit["waiting"])
-    stream.ended = timed_histories("ended", _without_prefix(tensors, "ended"), vocabulary, len(vocabulary))
+    stream.position = commit.position
+    stream.reported_hour = commit.reported_hour
+    stream.counts = commit.counts
+    stream.reader.restore(commit.reader)
+    stream.board = Board(commit.hours)
+    stream.chunk = commit.chunk.resume(vocabulary)
+    stream.period = commit.period
+    stream.sessions.restore(commit.sessions, stream.chunk)
+    stream.ended = commit.ended.histories(vocabulary)
 
 
 def _resumed_from(folder: Path, lines: int) -> Path:
@@ -317,15 +292,6 @@ def _checksum(folder: Path) -> str:
 
 def _updates(folder: Path) -> object:
     return read_settings(folder)["facts"].get("updates", 0)
-
-
-def _prefixed(groups: Mapping[str, Mapping[str, Tensor]]) -> dict[str, Tensor]:
-    return {f"{group}.{name}": tensor for group, columns in groups.items() for name, tensor in columns.items()}
-
-
-def _without_prefix(tensors: Mapping[str, Tensor], name: str) -> dict[str, Tensor]:
-    keys = (key for key in tensors if key.startswith(f"{name}."))
-    return {key.removeprefix(f"{name}."): tensors[key] for key in keys}
 
 
 def _card(stream: StreamState) -> str:
@@ -349,10 +315,24 @@ SUM = 32
 
 
 class Entry(NamedTuple):
-    """One commit: what was said, and the tensors."""
+    """One commit, packed: a tree of JSON and arrays by path (:mod:`ensue.store.pack`)."""
 
-    state: dict[str, Any]
-    tensors: dict[str, Tensor]
+    tree: Any
+    arrays: dict[str, Array]
+
+    @classmethod
+    def of(cls, changed: Changed) -> Entry:
+        """Return a packed commit."""
+        return cls(*pack(changed))
+
+    def changed(self, folder: Path) -> Changed:
+        """Return the commit.
+
+        Raises:
+            ModelFolderError: it is damaged; the message names the folder.
+        """
+        with damage(folder):
+            return unpack(Changed, self.tree, self.arrays)
 
 
 class Journal:
@@ -395,7 +375,7 @@ class Journal:
         Raises:
             ModelFolderError: the disk is full, or the place cannot be written; the commit before stands.
         """
-        data = tensor_bytes(entry.tensors, {"state": json.dumps(entry.state)})
+        data = tensor_bytes(entry.arrays, {"tree": json.dumps(entry.tree)})
         head = b"" if self.size else self._base()
         try:
             ensure_file(self.path, sibling_access(self.folder))
@@ -429,12 +409,11 @@ class Journal:
         if not data or file.read(SUM) != _sum(data):
             return None
         with damage(self.path):
-            arrays = arrays_in(data, self.path)
+            arrays = arrays_in(bytearray(data), self.path)  # which may be written, unlike bytes
             for key, array in arrays.items():
                 require_finite(self.path, key, array)
             header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
-            state = json.loads(header["__metadata__"]["state"])
-            return Entry(state, {key: to_tensor(array) for key, array in arrays.items()})
+            return Entry(json.loads(header["__metadata__"]["tree"]), arrays)
 
 
 def _sum(data: bytes) -> bytes:
@@ -500,19 +479,20 @@ def apply_changes(state: NextState, tensors: Mapping[str, Tensor]) -> None:
             moments["step"] = tensors[f"whole.{name}.step"].clone()
             require_table(f"{name}.step", moments["step"], torch.float32, ())
             require_number(f"{name}.step", moments["step"], math.inf)
-        for field in ("", *(f".{field}" for field in FIELDS[1:])):
-            full, rows = tensors.get(f"whole.{name}{field}"), tensors.get(f"rows.{name}{field}")
+        for suffix in ("", *(f".{moment}" for moment in FIELDS[1:])):
+            full = tensors.get(f"whole.{name}{suffix}")
+            rows = tensors.get(f"rows.{name}{suffix}")
             if full is None and rows is None:
                 continue
-            target = parameter.data if not field else moments.setdefault(field[1:], torch.zeros_like(parameter))
+            target = parameter.data if not suffix else moments.setdefault(suffix[1:], torch.zeros_like(parameter))
             if full is not None:
-                require_table(f"whole.{name}{field}", full, target.dtype, target.shape)
+                require_table(f"whole.{name}{suffix}", full, target.dtype, target.shape)
                 target.copy_(full)
             elif rows is not None:
                 ids = tensors[f"ids.{name}"]
                 require_table(f"ids.{name}", ids, torch.int64, [None])
                 require_ids(f"ids.{name}", ids, len(target))
-                require_table(f"rows.{name}{field}", rows, target.dtype, (len(ids), *target.shape[1:]))
+                require_table(f"rows.{name}{suffix}", rows, target.dtype, (len(ids), *target.shape[1:]))
                 target.index_copy_(0, ids.to(target.device), rows.to(target.device))
         if not moments:
             del optimizer.state[parameter]

@@ -90,15 +90,15 @@ class Stream(StreamState):
         reader = Reader(source.name, columns, unit, schema=schema_of(folder), events=events)
         self._journal = Journal(folder)
         begins = restart or commit is None
-        entries = [] if begins else self._journal.read()
-        latest = saved.journal_commit(folder, entries[-1]) if entries else commit
-        rejected = latest["rejects"] if latest else 0
+        changes = [] if begins else [entry.changed(folder) for entry in self._journal.read()]
+        latest = changes[-1].commit if changes else commit
+        rejected = 0 if latest is None else latest.rejects
         super().__init__(folder, source, settings, predictor, reader, rejected=rejected)
         self._busy, self._done, self._dirty, self._live = 0.0, 0, False, False
         if commit is not None and not begins:
-            saved.restore(self, resume_folder, commit)
-        for entry in entries:
-            saved.replay(self, entry)
+            saved.restore(self, commit)
+        for changed in changes:
+            saved.replay(self, changed)
         self._early = resume_folder != folder  # the folder has learned the chunk that is not complete here
         self._full = begins or self._early
         self._seen, self._added = list[saved.Seen](), list[Histories]()
@@ -194,7 +194,7 @@ class Stream(StreamState):
         self.predictor.observe(events.ids, events.times)
         if self._changes is not None:
             self._seen.append(events)
-        self.chunk = Chunk(self.predictor.vocabulary)
+        self.chunk = Chunk.of(self.predictor.vocabulary)
 
     def _score(self, chunk: Chunk, scored: Histories, context: Index, events: saved.Seen) -> None:
         """Rank each fresh event that follows something, and count all events as recently popular."""
@@ -271,7 +271,7 @@ class Stream(StreamState):
         if len(self.chunk) and not self.predictor.keeps_histories:
             self._learn_chunk()  # nothing of a session that is over stays, in no chunk either
         closed = self._closed()
-        unlearned = bool(len(self.chunk) or self.sessions.waiting()) and not self._early
+        unlearned = bool(len(self.chunk) or self.sessions.is_waiting) and not self._early
         if self._dirty or (over and (self._journal.size or unlearned)):
             self._write(over)
             assert self.position is not None
@@ -309,10 +309,11 @@ class Stream(StreamState):
         self._count_rest()
         self.rejects.flush()
         self._early = over
-        if over and (len(self.chunk) or self.sessions.waiting()):
+        if over and (len(self.chunk) or self.sessions.is_waiting):
             saved.write_end(self, self._learn_rest)
         elif self._changes is not None and not (over or self._full or self._journal.size > GROWN * self._model_size):
-            self._journal.append(saved.entry_of(self, *self._changes.take(), self._seen, self._added))
+            changed = saved.changed_of(self, *self._changes.take(), self._seen, self._added)
+            self._journal.append(saved.Entry.of(changed))
             self._seen, self._added = [], []
             return
         else:

@@ -29,7 +29,6 @@ from typing import NamedTuple
 
 import numpy as np
 import polars as pl
-from typing_extensions import TypedDict
 
 from ensue.data.clock import BANDS, MILLISECONDS, SINCE_1970, UNITS, WORDS, in_seconds, named_unit
 from ensue.data.dates import has_year_last, parse_dates
@@ -85,8 +84,8 @@ class Reject(Exception):  # noqa: N818 - not an error of the run: the line is re
     """Reason why a line is no event."""
 
 
-class ReaderState(TypedDict):
-    """Roles to fields, and the unit of the times."""
+class ReaderState(NamedTuple):
+    """Roles to fields, and the unit of the times; both empty before the first event."""
 
     columns: dict[str, str]
     unit: str
@@ -141,12 +140,12 @@ class Reader:
         Raises:
             ValueError: a role or a unit is not known.
         """
-        columns, unit = state["columns"], state["unit"]
+        columns, unit = state
         units, roles = (UNITS, {"session", "item", "time"}) if columns else (("", *UNITS), set[str]())
         if columns.keys() != roles or unit not in units:
             raise ValueError("the reader's columns or unit are not known")
-        self.columns = {} if self.stated_columns else dict(state["columns"])
-        self.unit = self.stated_unit or state["unit"]
+        self.columns = {} if self.stated_columns else dict(columns)
+        self.unit = self.stated_unit or unit
 
     def read(self, lines: Sequence[bytes], locations: Sequence[str]) -> tuple[Events, list[tuple[int, str]]]:
         """Return the events of lines, and (line, reason) for each rejected one; empty lines are skipped.

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Collection
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,10 +16,10 @@ from ensue.data.histories import Histories, keys_of
 from ensue.errors import SettingError
 from ensue.learning.life import Forgotten
 from ensue.store.folder import damage, write_file
-from ensue.store.pack import read_tensors, tensor_bytes
-from ensue.stream.commit import STATE, TENSORS, Journal, read_state
+from ensue.store.pack import TensorFile, files_of
+from ensue.stream.commit import FILES, TENSORS, Journal, read_commit
 from ensue.stream.events import Reject, decode, rejects_of
-from ensue.stream.sessions import Chunk, PartitionSessions, history_tensors, timed_histories
+from ensue.stream.sessions import HistoryTable, PartitionSessions
 from ensue.tasks.next.forget import records_of
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.tasks.next.reservoir import latest_events
@@ -27,7 +28,7 @@ from ensue.tasks.next.reservoir import latest_events
 class Forgetting(NamedTuple):
     """The files of a stream without a person, and what was removed."""
 
-    files: dict[str, bytes]
+    files: dict[str, bytes | TensorFile]
     forgotten: Forgotten
 
 
@@ -56,19 +57,18 @@ def forget_users(folder: Path, predictor: NextPredictor, records: object, users:
         SettingError: the stream was killed; what it has not learned yet is not forgotten.
         ModelFolderError: its files are damaged.
     """
-    commit, tensors, forgotten = read_state(folder), read_tensors(folder, TENSORS), Forgotten()
+    commit = read_commit(folder)
     assert commit is not None
-    if Journal(folder).path.exists() or commit["waiting"] or len(tensors["chunk.ids"]):
+    if Journal(folder).path.exists() or any(table.waiting for table in commit.sessions.values()) or len(commit.chunk):
         raise SettingError(
             f"{folder}: its stream was killed and has events that are not learned yet; start it with `ensue stream` "
             "and end it, then forget again"
         )
-    open_columns = {key.partition(".")[2]: tensor for key, tensor in tensors.items() if key.startswith("sessions.")}
-    past = {key.partition(".")[2]: tensor for key, tensor in tensors.items() if key.startswith("ended.")}
+    forgotten = Forgotten()
+    sessions = PartitionSessions(0.0)
     with damage(folder):
-        sessions = PartitionSessions(0.0)
-        sessions.restore(open_columns, Chunk(predictor.vocabulary), {})
-        ended = timed_histories("ended", past, predictor.vocabulary, len(predictor.vocabulary))
+        sessions.restore(commit.sessions, commit.chunk.resume(predictor.vocabulary))
+        ended = commit.ended.histories(predictor.vocabulary)
     forgotten.add(TENSORS, "open sessions", sessions.remove(users))
     if isinstance(records, Histories):
         mine = records_of(records, users).encode(predictor.vocabulary, drop_unknown=True)
@@ -76,12 +76,10 @@ def forget_users(folder: Path, predictor: NextPredictor, records: object, users:
         stays = np.array([key not in keys for key in keys_of(ended)], np.bool_)
         forgotten.add(TENSORS, "sessions that ended", int((~stays).sum()))
         ended = ended.select(stays)
-    tensors |= {f"sessions.{name}": tensor for name, tensor in sessions.tensors().items()}
-    tensors |= {f"ended.{name}": tensor for name, tensor in history_tensors(ended).items()}
-    commit["rejects"] = _forget_rejects(folder, users, commit["rejects"], forgotten)
-    commit["resume"] = ""
+    rejects = _forget_rejects(folder, users, commit.rejects, forgotten)
+    without = replace(commit, sessions=sessions.tables(), ended=HistoryTable.of(ended), rejects=rejects, resume="")
     forgotten.remains.extend(REMAINS)
-    return Forgetting({STATE: json.dumps(commit).encode(), TENSORS: tensor_bytes(tensors)}, forgotten)
+    return Forgetting(files_of(without, FILES), forgotten)
 
 
 def _forget_rejects(folder: Path, users: Collection[str], length: int, forgotten: Forgotten) -> int:

@@ -9,14 +9,12 @@ popularity, as it does everywhere.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, TypeAlias
+from typing import Annotated, NamedTuple, TypeAlias
 
 import numpy as np
-import torch
 from pydantic import Field
-from torch import Tensor
 from typing_extensions import TypedDict
 
 from ensue import metrics
@@ -24,7 +22,7 @@ from ensue.data.clock import MILLISECONDS, SINCE_1970, format_time
 from ensue.data.histories import Histories, Ids, Index, Times
 from ensue.learning.state import Count
 from ensue.metrics import MISS, Floats
-from ensue.nn.validation import require_ids, require_table
+from ensue.nn.validation import require_ids
 from ensue.stream.sessions import require_times, targets
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.vocabulary import FIRST, UNKNOWN
@@ -35,15 +33,6 @@ ROWS = 20_000
 """Hours that are kept: more than two years; beyond that the earliest are dropped."""
 Sums: TypeAlias = tuple[Count, Count, Annotated[float, Field(ge=0, le=2**62)]]
 """Targets answered, hits, and the sum of reciprocal ranks."""
-
-
-class HourState(TypedDict):
-    """An hour as a commit holds it."""
-
-    hour: Annotated[int, Field(ge=-int(MILLISECONDS / HOUR), le=int(MILLISECONDS / HOUR))]
-    events: Count
-    targets: Count
-    sums: dict[str, Sums]
 
 
 class HourFigures(TypedDict):
@@ -57,11 +46,11 @@ class HourFigures(TypedDict):
 
 @dataclass
 class Hour:
-    """One hour: what came, and by name the sums behind the figures."""
+    """One hour as a commit holds it: what came, and by name the sums behind the figures."""
 
-    hour: int
-    events: int = 0
-    targets: int = 0
+    hour: Annotated[int, Field(ge=-int(MILLISECONDS / HOUR), le=int(MILLISECONDS / HOUR))]
+    events: Count = 0
+    targets: Count = 0
     sums: dict[str, Sums] = field(default_factory=dict)
 
     @property
@@ -90,10 +79,14 @@ class Hour:
 
 
 class Board:
-    """Hourly metrics."""
+    """Hourly metrics.
 
-    def __init__(self) -> None:
-        self.hours: dict[int, Hour] = {}
+    Args:
+        rows: hours of an earlier board.
+    """
+
+    def __init__(self, rows: Iterable[Hour] = ()) -> None:
+        self.hours = {row.hour: row for row in rows}
 
     def add(self, times: Times, targets: Times, ranks: Mapping[str, Floats]) -> None:
         """Count a batch.
@@ -126,14 +119,6 @@ class Board:
             for name, sums in row.sums.items():
                 total.add(name, sums)
         return total
-
-    def state(self) -> list[HourState]:
-        """All hours, for :meth:`restore`."""
-        return [HourState(hour=row.hour, events=row.events, targets=row.targets, sums=row.sums) for row in self.rows()]
-
-    def restore(self, state: list[HourState]) -> None:
-        """Restore what :meth:`state` returned."""
-        self.hours = {row["hour"]: Hour(**row) for row in state}
 
     def _row(self, hour: int) -> Hour:
         if hour not in self.hours:
@@ -172,6 +157,13 @@ def model_ranks(predictor: NextPredictor, histories: Histories, context: Index, 
     ranks = np.full(len(ids), MISS)
     ranks[events] = target_ranks
     return ranks[targets(histories, context)]
+
+
+class PopularTable(NamedTuple):
+    """Events of a window of recent popularity as a commit holds them: (events,) ids and seconds, as they arrived."""
+
+    ids: Ids
+    times: Times
 
 
 class RecentPopularity:
@@ -255,21 +247,19 @@ class RecentPopularity:
         else:
             del self._counts[value]
 
-    def tensors(self) -> dict[str, Tensor]:
-        """Return the window."""
-        ids, times = (np.array(column[self._begin :]) for column in (self._ids, self._times))
-        return {"ids": torch.from_numpy(ids), "times": torch.from_numpy(times)}
+    def table(self) -> PopularTable:
+        """Return the events of the window."""
+        return PopularTable(np.array(self._ids[self._begin :], np.int32), np.array(self._times[self._begin :]))
 
-    def restore(self, tensors: Mapping[str, Tensor], num_ids: int) -> None:
-        """Put back what :meth:`tensors` gave.
+    def restore(self, table: PopularTable, num_ids: int) -> None:
+        """Continue from what :meth:`table` returned.
 
         Raises:
-            ValueError: the columns do not fit together, or hold an id that is none.
+            ValueError: the columns do not fit together, or hold an id that is in no vocabulary.
         """
-        require_table(f"{self.name}: ids", tensors["ids"], torch.int32, [None])
-        require_ids(f"{self.name}: ids", tensors["ids"], num_ids, FIRST)
-        require_times(f"{self.name}: times", tensors["times"], len(tensors["ids"]))
+        require_ids(f"{self.name}: ids", table.ids, num_ids, FIRST)
+        require_times(f"{self.name}: times", table.times, len(table.ids))
         self._ids, self._times = array("i"), array("d")
         self._begin, self._counts, self._at_least = 0, {}, [0]
-        for value, seconds in zip(tensors["ids"].tolist(), tensors["times"].tolist(), strict=True):
+        for value, seconds in zip(table.ids.tolist(), table.times.tolist(), strict=True):
             self._count(value, seconds, -np.inf)

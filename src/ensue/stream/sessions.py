@@ -26,16 +26,16 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from itertools import accumulate
+from typing import Annotated
 
 import numpy as np
-import torch
-from torch import Tensor
+from pydantic import Field
 
 from ensue.data.clock import MILLISECONDS
-from ensue.data.histories import Histories, Index, concat_histories, ranges
-from ensue.nn.validation import MAX_COUNT, require_ids, require_number, require_table, require_totals
+from ensue.data.histories import Histories, Ids, Index, Times, concat_histories, ranges
+from ensue.nn.validation import MAX_COUNT, require_ids, require_number, require_totals
 from ensue.stream.clock import Event, Rejection, StreamClock
-from ensue.tasks.next import reservoir
+from ensue.tasks.next.reservoir import require_histories
 from ensue.vocabulary import FIRST, Vocabulary
 
 LATEST = 50
@@ -48,6 +48,87 @@ LONG = 64
 """Fresh events of a session that are asked about at once."""
 NUM_DRAW_PARTS = 10_000
 """A share of the sessions is drawn in so many parts."""
+Seconds = Annotated[float, Field(ge=-MILLISECONDS, le=MILLISECONDS)]
+"""A time that an event can have."""
+
+
+@dataclass(eq=False)
+class HistoryTable:
+    """Histories as a commit holds them: each has an event, and each event a time.
+
+    Attributes:
+        ids: (events,) history after history.
+        offsets: (histories + 1,) history ``i`` is ``ids[offsets[i]:offsets[i + 1]]``.
+        times: (events,) seconds.
+    """
+
+    ids: Ids
+    offsets: Index
+    times: Times
+
+    def __post_init__(self) -> None:
+        """Check that the columns fit together.
+
+        Raises:
+            ValueError: they do not.
+        """
+        require_histories("", self.ids, self.offsets, self.times)
+        require_times("times", self.times, len(self.ids))
+        require_ids("lengths", np.diff(self.offsets), MAX_COUNT, 1)
+
+    @classmethod
+    def of(cls, histories: Histories) -> HistoryTable:
+        """Return the table of timed histories."""
+        return cls(histories.ids, histories.offsets, histories.times)
+
+    def histories(self, vocabulary: Vocabulary) -> Histories:
+        """Return the histories.
+
+        Raises:
+            ValueError: an id is not in the vocabulary.
+        """
+        require_ids("ids", self.ids, len(vocabulary), FIRST)
+        return Histories(self.ids, self.offsets, vocabulary, self.times)
+
+
+@dataclass(eq=False)
+class SessionTable:
+    """The open sessions of one partition as a commit holds them, all but the events that wait in columns.
+
+    Attributes:
+        names: (sessions,) digests of their names, the one untouched for longest first.
+        lengths: (sessions,) number of events of each.
+        fresh: (sessions,) number of its latest events that are part of the chunk.
+        ids: (events,) session after session.
+        times: (events,) seconds.
+        arrivals: (fresh events,) which events of the chunk these are.
+        touched: names of the sessions with fresh events.
+        recent: digests of the latest events.
+        latest: times behind the clock.
+        waiting: events that wait for others, because their times are far from the clock.
+    """
+
+    names: Index
+    lengths: Index
+    fresh: Index
+    ids: Ids
+    times: Times
+    arrivals: Index
+    touched: Index
+    recent: Index
+    latest: Times
+    waiting: tuple[Event, ...] = ()
+
+    def require_fit(self, chunk: Chunk) -> None:
+        """Check that the columns fit together and the chunk, whoever wrote them.
+
+        Raises:
+            ValueError: they do not, or an id is in no vocabulary.
+        """
+        require_sessions("sessions", self.ids, self.times, self.lengths, self.fresh, self.arrivals, chunk)
+        if len(self.names) != len(self.lengths):
+            raise ValueError("sessions: names and lengths do not fit together")
+        require_times("sessions: latest", self.latest)
 
 
 @dataclass
@@ -59,7 +140,7 @@ class SessionColumns:
     """
 
     ids: list[int] = field(default_factory=list)
-    times: list[float] = field(default_factory=list)
+    times: list[Seconds] = field(default_factory=list)
     lengths: list[int] = field(default_factory=list)
     context: list[int] = field(default_factory=list)
     names: list[int] = field(default_factory=list)
@@ -86,22 +167,13 @@ class SessionColumns:
         ids, times = np.array(self.ids, np.int32), np.array(self.times, np.float64)
         return Histories(ids, offsets, vocabulary, times), np.array(self.context, np.int64)
 
-    def tensors(self) -> dict[str, Tensor]:
-        """The columns, for :meth:`restore`."""
-        return {name: torch.tensor(column, dtype=_dtype(name)) for name, column in vars(self).items()}
-
-    def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Put back what :meth:`tensors` gave; :meth:`Chunk.restore` has checked it."""
-        for name in vars(self):
-            setattr(self, name, tensors[name].tolist())
-
 
 @dataclass
 class Chunk:
-    """Events that are scored by one model and then learned together, in order of arrival.
+    """Events that are scored by one model and then learned together, in order of arrival; a commit holds it as it is.
 
     Attributes:
-        vocabulary: the ids of the values from before the chunk.
+        vocabulary: the ids of the values from before the chunk; no field of a commit.
         new_values: ids of values that came in it for the first time.
         scored: to be scored, then learned.
         late: to be learned only: each ends with its late event, all before it is context.
@@ -115,18 +187,52 @@ class Chunk:
         num_opened: sessions that began.
     """
 
-    vocabulary: Vocabulary
+    vocabulary: Vocabulary = field(init=False)
     new_values: dict[str, int] = field(default_factory=dict)
     scored: SessionColumns = field(default_factory=SessionColumns)
     late: SessionColumns = field(default_factory=SessionColumns)
     closed: SessionColumns = field(default_factory=SessionColumns)
     ids: list[int] = field(default_factory=list)
-    times: list[float] = field(default_factory=list)
-    clocks: list[float] = field(default_factory=list)
-    rejections: list[Rejection] = field(default_factory=list)
-    num_late: int = 0
-    num_repeated: int = 0
-    num_opened: int = 0
+    times: list[Seconds] = field(default_factory=list)
+    clocks: list[Seconds] = field(default_factory=list)
+    rejections: list[Rejection] = field(init=False, default_factory=list)
+    num_late: int = field(init=False, default=0)
+    num_repeated: int = field(init=False, default=0)
+    num_opened: int = field(init=False, default=0)
+
+    @classmethod
+    def of(cls, vocabulary: Vocabulary) -> Chunk:
+        """Return a chunk without events."""
+        return cls().resume(vocabulary)
+
+    def resume(self, vocabulary: Vocabulary) -> Chunk:
+        """Return the same chunk with the vocabulary from before it, where a commit was read.
+
+        Raises:
+            ValueError: the columns do not fit together, or hold an id that is in no vocabulary.
+        """
+        self.vocabulary = vocabulary
+        if list(self.new_values.values()) != list(range(len(vocabulary), self.num_ids)):
+            raise ValueError("chunk: new values do not have the next ids")
+        ids = np.array(self.ids, np.int64)
+        require_ids("chunk: ids", ids, self.num_ids, FIRST)
+        if not len(ids) == len(self.times) == len(self.clocks):
+            raise ValueError("chunk: ids, times and clocks do not fit together")
+        for name, columns in (("scored", self.scored), ("late", self.late), ("closed", self.closed)):
+            lengths = np.array(columns.lengths, np.int64)
+            context = np.array(columns.context, np.int64)
+            require_totals(f"{name}: context", context, len(lengths))
+            if len(columns.names) != len(lengths):
+                raise ValueError(f"{name}: names and lengths do not fit together")
+            # only what is to be scored says which events of the chunk its fresh ones are
+            fresh = lengths - context
+            num_arrivals = fresh if columns is self.scored else 0 * fresh
+            session_ids = np.array(columns.ids, np.int64)
+            times = np.array(columns.times, np.float64)
+            arrivals = np.array(columns.arrivals, np.int64)
+            require_ids(f"{name}: context", fresh, MAX_COUNT)
+            require_sessions(name, session_ids, times, lengths, num_arrivals, arrivals, self)
+        return self
 
     @property
     def num_ids(self) -> int:
@@ -142,37 +248,6 @@ class Chunk:
         if value in self.vocabulary:
             return self.vocabulary.id(value)
         return self.new_values.setdefault(value, self.num_ids)
-
-    def tensors(self) -> dict[str, Tensor]:
-        """The columns of a chunk that is not complete, for :meth:`restore`; new values are texts and not among them."""
-        groups = {"scored": self.scored, "late": self.late, "closed": self.closed}
-        columns = {
-            f"{group}.{name}": tensor for group, rows in groups.items() for name, tensor in rows.tensors().items()
-        }
-        events = {name: torch.tensor(getattr(self, name), dtype=_dtype(name)) for name in ("ids", "times", "clocks")}
-        return columns | events
-
-    def restore(self, tensors: Mapping[str, Tensor], new_values: Sequence[str]) -> None:
-        """Put back what :meth:`tensors` gave, and the new values.
-
-        Raises:
-            ValueError: the columns do not fit together, or hold an id that is none.
-        """
-        for value in new_values:
-            self.id(value)
-        require_table("chunk: ids", tensors["ids"], torch.int32, [None])
-        require_ids("chunk: ids", tensors["ids"], self.num_ids, FIRST)
-        for name in ("times", "clocks"):
-            require_times(f"chunk: {name}", tensors[name], len(tensors["ids"]))
-        self.ids, self.times, self.clocks = (tensors[name].tolist() for name in ("ids", "times", "clocks"))
-        for group, columns in (("scored", self.scored), ("late", self.late), ("closed", self.closed)):
-            table = {name: tensors[f"{group}.{name}"] for name in vars(columns)}
-            context, lengths = table["context"], table["lengths"]
-            require_totals(f"{group}: context", context, len(lengths))
-            fresh = lengths - context
-            require_ids(f"{group}: context", fresh, MAX_COUNT)
-            _require_sessions(group, {**table, "fresh": fresh if columns is self.scored else 0 * fresh}, self)
-            columns.restore(table)
 
 
 class _Session:
@@ -307,98 +382,76 @@ class OpenSessions:
             self._recent.popitem(last=False)
         return False
 
-    def tensors(self) -> dict[str, Tensor]:
-        """Return all state but the waiting events, between two events."""
+    def table(self) -> SessionTable:
+        """Return all state, between two events."""
         sessions = list(self._open.values())
-        columns: dict[str, list[int] | list[float]] = {
-            "names": list(self._open),
-            "lengths": [len(session.ids) for session in sessions],
-            "fresh": [len(session.arrivals) for session in sessions],
-            "ids": [value for session in sessions for value in session.ids],
-            "times": [time for session in sessions for time in session.times],
-            "arrivals": [arrival for session in sessions for arrival in session.arrivals],
-            "touched": list(self._touched),
-            "recent": list(self._recent),
-            "latest": list(self.times.latest),
-        }
-        return {name: torch.tensor(column, dtype=_dtype(name)) for name, column in columns.items()}
+        return SessionTable(
+            names=np.array([*self._open], np.int64),
+            lengths=np.array([len(session.ids) for session in sessions], np.int64),
+            fresh=np.array([len(session.arrivals) for session in sessions], np.int64),
+            ids=np.array([value for session in sessions for value in session.ids], np.int32),
+            times=np.array([time for session in sessions for time in session.times], np.float64),
+            arrivals=np.array([arrival for session in sessions for arrival in session.arrivals], np.int64),
+            touched=np.array([*self._touched], np.int64),
+            recent=np.array([*self._recent], np.int64),
+            latest=np.array(self.times.latest, np.float64),
+            waiting=tuple(self.times.waiting),
+        )
 
-    def restore(self, tensors: Mapping[str, Tensor], chunk: Chunk, waiting: Sequence[Event] = ()) -> None:
-        """Put back what :meth:`tensors` gave, and the events that wait.
-
-        Args:
-            tensors: the columns.
-            chunk: the fresh events are among its own.
-            waiting: events that wait for others.
+    def restore(self, table: SessionTable, chunk: Chunk) -> None:
+        """Continue from what :meth:`table` returned; the fresh events are those of the chunk.
 
         Raises:
-            ValueError: the columns do not fit together, or hold an id that is none.
+            ValueError: the columns do not fit together, or hold an id that is in no vocabulary.
         """
-        _require_sessions("sessions", tensors, chunk)
-        for column in ("touched", "recent"):
-            require_table(f"sessions: {column}", tensors[column], torch.int64, [None])
-        require_times("sessions: latest", tensors["latest"])
-        names, lengths, fresh = (tensors[column].tolist() for column in ("names", "lengths", "fresh"))
-        ids, times, arrivals = (tensors[column].tolist() for column in ("ids", "times", "arrivals"))
-        stops, fresh_stops = accumulate(lengths), accumulate(fresh)
+        table.require_fit(chunk)
+        names = table.names.tolist()
+        lengths = table.lengths.tolist()
+        fresh = table.fresh.tolist()
+        ids = table.ids.tolist()
+        times = table.times.tolist()
+        arrivals = table.arrivals.tolist()
+        # session i is ids[stop - length : stop], and its arrivals are likewise counted from its last one
+        stops = zip(lengths, accumulate(lengths), fresh, accumulate(fresh), strict=True)
         self._open = OrderedDict(
             (name, _Session(name, ids[stop - length : stop], times[stop - length : stop], arrivals[end - num : end]))
-            for name, length, stop, num, end in zip(names, lengths, stops, fresh, fresh_stops, strict=True)
+            for name, (length, stop, num, end) in zip(names, stops, strict=True)
         )
-        self._touched = dict.fromkeys(tensors["touched"].tolist())
+        self._touched = dict.fromkeys(table.touched.tolist())
         fresh_names = {name for name, session in self._open.items() if session.arrivals}
         if len(self._open) < len(names) or not fresh_names <= self._touched.keys() <= self._open.keys():
             raise ValueError("sessions: names and touched do not fit together")
-        self._recent = OrderedDict.fromkeys(tensors["recent"].tolist())
-        self.times.restore(tensors["latest"].tolist(), waiting)
+        self._recent = OrderedDict.fromkeys(table.recent.tolist())
+        self.times.restore(table.latest.tolist(), table.waiting)
 
 
-def require_times(name: str, times: Tensor, length: int | None = None) -> None:
-    """Check seconds: (length,) float64, and none that no event can have.
+def require_times(name: str, times: Times, length: int | None = None) -> None:
+    """Check seconds: one per event, and none that no event can have.
 
     Raises:
         ValueError: they are something else.
     """
-    require_table(name, times, torch.float64, [length])
+    if length is not None and len(times) != length:
+        raise ValueError(f"{name}: {len(times)} times of {length} events")
     require_number(name, times, MILLISECONDS, -MILLISECONDS)
 
 
-def timed_histories(name: str, tensors: Mapping[str, Tensor], vocabulary: Vocabulary, num_ids: int) -> Histories:
-    """Return histories of the columns of a commit, whoever wrote it: each holds an event, each event has a time.
+def require_sessions(
+    name: str, ids: Index | Ids, times: Times, lengths: Index, fresh: Index, arrivals: Index, chunk: Chunk
+) -> None:
+    """Check the columns of sessions: the latest ``fresh`` events of each are those of the chunk at ``arrivals``.
 
     Raises:
-        ValueError: the columns do not fit together, or hold an id that is none.
+        ValueError: they do not fit together, or an id is in no vocabulary.
     """
-    histories = reservoir.histories_of(name, tensors, vocabulary, num_ids)
-    require_times(f"{name}: times", tensors["times"], len(tensors["ids"]))
-    require_ids(f"{name}: lengths", torch.from_numpy(histories.lengths), MAX_COUNT, 1)
-    return histories
-
-
-def history_tensors(histories: Histories) -> dict[str, Tensor]:
-    """Return the columns of histories as tensors, for :func:`timed_histories`."""
-    columns = {"ids": histories.ids, "times": histories.times, "offsets": histories.offsets}
-    return {name: torch.from_numpy(np.require(column, requirements="W")) for name, column in columns.items()}
-
-
-def _require_sessions(name: str, tensors: Mapping[str, Tensor], chunk: Chunk) -> None:
-    """Check the columns of sessions: of each, the latest ``fresh`` events are those of the chunk at ``arrivals``."""
-    names, lengths, fresh, arrivals = (tensors[column] for column in ("names", "lengths", "fresh", "arrivals"))
-    require_table(f"{name}: names", names, torch.int64, [None])
-    for column, table in (("lengths", lengths), ("fresh", fresh)):
-        require_totals(f"{name}: {column}", table, len(names))
-    offsets = torch.cat([torch.zeros(1, dtype=torch.int64), lengths.cumsum(0)])
-    timed_histories(name, {**tensors, "offsets": offsets}, chunk.vocabulary, chunk.num_ids)
+    for column, counts in (("lengths", lengths), ("fresh", fresh)):
+        require_totals(f"{name}: {column}", counts, len(lengths))
+    HistoryTable(ids.astype(np.int32), np.concatenate([[0], np.cumsum(lengths)]), times)
+    require_ids(f"{name}: ids", ids, chunk.num_ids, FIRST)
     require_ids(f"{name}: fresh", lengths - fresh, MAX_COUNT)
-    require_table(f"{name}: arrivals", arrivals, torch.int64, [int(fresh.sum())])
+    if len(arrivals) != fresh.sum():
+        raise ValueError(f"{name}: {len(arrivals)} arrivals of {fresh.sum()} fresh events")
     require_ids(f"{name}: arrivals", arrivals, len(chunk))
-
-
-def _dtype(column: str) -> torch.dtype:
-    """Return the type of a column's tensor: seconds, ids, or 64-bit numbers."""
-    if column in ("times", "latest", "clocks"):
-        return torch.float64
-    return torch.int32 if column == "ids" else torch.int64
 
 
 def targets(histories: Histories, context: Index) -> Index:
@@ -478,25 +531,16 @@ class PartitionSessions:
         for _, opened in sorted(self._partitions.items()):
             opened.hand_over(chunk)
 
-    def waiting(self) -> dict[str, list[Event]]:
-        """The events of each partition that wait for others, because their times are far from the clock."""
-        return {
-            partition: opened.times.waiting for partition, opened in self._partitions.items() if opened.times.waiting
-        }
+    @property
+    def is_waiting(self) -> bool:
+        """True where events wait for others, because their times are far from the clock."""
+        return any(opened.times.waiting for opened in self._partitions.values())
 
-    def tensors(self) -> dict[str, Tensor]:
-        """Return all other state, between two events; columns of a stream without partitions have no prefix."""
-        return {
-            f"{partition}@{name}" if partition else name: tensor
-            for partition, opened in self._partitions.items()
-            for name, tensor in opened.tensors().items()
-        }
+    def tables(self) -> dict[str, SessionTable]:
+        """Return all state, between two events, by partition."""
+        return {partition: opened.table() for partition, opened in self._partitions.items()}
 
-    def restore(self, tensors: Mapping[str, Tensor], chunk: Chunk, waiting: Mapping[str, Sequence[Event]]) -> None:
-        """Put back what :meth:`tensors` and :meth:`waiting` gave; see :meth:`OpenSessions.restore`."""
-        columns: dict[str, dict[str, Tensor]] = {}
-        for key, tensor in tensors.items():
-            partition, _, name = key.rpartition("@")
-            columns.setdefault(partition, {})[name] = tensor
-        for partition, columns_of_partition in columns.items():
-            self.of(partition).restore(columns_of_partition, chunk, waiting.get(partition, ()))
+    def restore(self, tables: Mapping[str, SessionTable], chunk: Chunk) -> None:
+        """Continue from what :meth:`tables` returned; see :meth:`OpenSessions.restore`."""
+        for partition, table in tables.items():
+            self.of(partition).restore(table, chunk)

@@ -9,6 +9,7 @@ import numpy as np
 
 from ensue.data.histories import Histories
 from ensue.errors import SettingError
+from ensue.learning.state import Count
 from ensue.lines import plural
 from ensue.stream.events import Reader, Rejects
 from ensue.stream.metrics import WINDOWS, Board, Hour, RecentPopularity
@@ -52,15 +53,15 @@ class StreamSettings:
 class Counts:
     """Counts since the stream began, over all restarts."""
 
-    lines: int = 0
-    events: int = 0
-    learned: int = 0
-    targets: int = 0
-    late: int = 0
-    repeated: int = 0
-    rejected: int = 0
-    sessions: int = 0
-    new_values: int = 0
+    lines: Count = 0
+    events: Count = 0
+    learned: Count = 0
+    targets: Count = 0
+    late: Count = 0
+    repeated: Count = 0
+    rejected: Count = 0
+    sessions: Count = 0
+    new_values: Count = 0
 
 
 @dataclass(frozen=True)
@@ -157,7 +158,7 @@ class StreamState:
         """Sessions that are over and not counted yet."""
         self.rejects = Rejects(folder, rejected)
         """Lines that were rejected."""
-        self.chunk = Chunk(predictor.vocabulary)
+        self.chunk = Chunk.of(predictor.vocabulary)
         """Events that are not scored and learned yet."""
         self.period: int | None = None
         """The period of the stream's clock that the chunk is of."""

@@ -162,6 +162,8 @@ class NextEvent(Estimator["NextPredictor"]):
         protocol: str = "full",
         cutoffs: Sequence[int] = CUTOFFS,
         unknown: str = "miss",
+        diversify: str = "",
+        max_per: Mapping[str, int] | None = None,
         **reading: Unpack[Reading],
     ) -> Result:
         """Return HR, MRR and NDCG of the model and its baselines with 95 % intervals, and a verdict in one sentence.
@@ -171,13 +173,18 @@ class NextEvent(Estimator["NextPredictor"]):
             protocol: ``full``, ``last`` (leave-one-out), ``macro``, ``paper`` or ``sampled``.
             cutoffs: cutoffs k of HR@k, MRR@k and NDCG@k.
             unknown: treatment of events that the training data lacks: ``miss``, ``drop`` or ``rank``.
+            diversify: adds a row with the best items re-ranked, as :meth:`predict` does.
+            max_per: adds such a row, with at most so many items per value of each column.
             reading: as for :meth:`fit`. [default: as the training data was read]
 
         Raises:
             DataError: the data holds nothing to score.
         """
         histories = self._read(data, self._schema, reading)[0]
-        return evaluate(self._fitted, histories, protocol=protocol, cutoffs=cutoffs, unknown=unknown)
+        return evaluate(
+            self._fitted, histories, protocol=protocol, cutoffs=cutoffs, unknown=unknown, diversify=diversify,
+            max_per=max_per or {},
+        )  # fmt: skip
 
 
 class QuerySuggester(Estimator["SuggestPredictor"]):

@@ -28,6 +28,7 @@ from ensue.cli.options import (
     TaskName,
     Validation,
     all_present,
+    limits_of,
     names_of,
     present,
     reads,
@@ -195,6 +196,8 @@ def _scoring(options: Scoring, task: Task) -> EvaluationOptions:
     if not cutoffs or cutoffs[0] < 1:
         raise SettingError(f"--cutoffs {options.cutoffs!r} is not a list of ranks such as 10,20")
     values: EvaluationOptions = {"protocol": options.protocol, "unknown": options.unknown, "cutoffs": cutoffs}
+    if options.diversify or options.max_per:
+        values |= {"diversify": options.diversify, "max_per": limits_of(options.max_per or [])}
     # Options of other tasks were refused before; here only their defaults are left out.
     applying = {name: value for name, value in values.items() if name not in task.foreign.split()}
     return checked_options(task.name, cast("EvaluationOptions", applying))

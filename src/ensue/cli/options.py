@@ -283,6 +283,8 @@ class Scoring(Reading):
     protocol: Annotated[str, _scoring(help="full, paper; next: also last, macro or sampled")] = "full"
     unknown: Annotated[str, _scoring(help="next: unknown items: miss, drop, rank")] = "miss"
     cutoffs: Annotated[str, _scoring(help="next: k of HR@k and NDCG@k")] = "10,20,50,100"
+    diversify: Annotated[str, _scoring(help="next: also score lists re-ranked by mmr=0.3, say")] = ""
+    max_per: Annotated[list[str] | None, _scoring(help="next: also score lists of 2 per brand: brand=2")] = None
     pairwise: Annotated[bool, _scoring("--pairwise", help="test every pair of models, Holm-corrected")] = False
     output: Annotated[Path | None, _scoring("--output", "-o", help="write the table: .csv, .md, .tex or .json")] = None
     per_example: Annotated[Path | None, _scoring(help="write rank per example (.parquet, .csv)")] = None
@@ -300,7 +302,7 @@ ITEMS = ("items", "item_columns")
 """Further options of a command that trains on a log."""
 
 
-SCORING = ("protocol", "unknown", "cutoffs", "pairwise", "output", "per_example", "json")
+SCORING = ("protocol", "unknown", "cutoffs", "diversify", "max_per", "pairwise", "output", "per_example", "json")
 """Further options of a command that scores."""
 
 

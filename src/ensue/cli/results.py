@@ -9,6 +9,7 @@ from ensue.evaluation.bootstrap import Verdict
 from ensue.evaluation.link import even
 from ensue.evaluation.result import Result, Row, figure
 from ensue.metrics import UNBOUNDED, label
+from ensue.registry import models
 from ensue.significance import p_value_text
 from ensue.tasks import TASKS
 
@@ -17,6 +18,8 @@ _SUBSETS = {
     "new_items_by": "new items by {}",
 }  # fmt: skip
 """Notes that hold the metrics of subsets, and the titles of these subsets."""
+_UNSCALED = ("novelty", "popularity")
+"""Metrics of lists that are not fractions."""
 _SUGGEST_METRICS = ("bleu", "content@1", "mrr@10", "recall@10")
 """Metrics that the table of subsets shows for ``suggest``."""
 
@@ -31,6 +34,7 @@ def show_result(result: Result) -> None:
     metrics(result.rows, names, f"{protocol}metrics in %{scale} ± 95 % CI")
     if not {*_SUBSETS}.isdisjoint(result.rows[0].notes):
         _show_subsets(result)
+    _show_beyond_accuracy(result)
     for row in result.rows:
         if (at_half := even(row)) is not None:
             display.line(f"  {row.model}, P at least .5: {display.cutoff_metrics(at_half, 'pair')}")
@@ -51,6 +55,26 @@ def _show_subsets(result: Result) -> None:
                     values = (f"{100 * subset[metric]:.2f}" for metric in names)
                     rows.append((row.model, title.format(name), f"{subset['targets']:,}", *values))
     display.table(("model", "subset", "targets", *map(label, names)), rows)
+
+
+def _show_beyond_accuracy(result: Result) -> None:
+    """Print metrics of the lists of each model and of the best baseline, and hit rates of popular and rare items."""
+    baselines = {model.name for model in models(result.task) if model.counting}
+    hit = next((name for name in result.table_metrics if name.startswith("hit")), "")
+    heads, rows = list[str](), list[list[str]]()
+    for row in result.rows:
+        values = row.notes.get("beyond_accuracy", {})
+        if values and (row.model not in baselines or row.model == result.best_baseline):
+            subsets = row.notes["by_popularity"]
+            values = values | {f"{hit} {name}": subsets[name][hit] for name in ("popular", "rare")}
+            heads = [*map(label, values)]
+            scales = [1 if name.startswith(_UNSCALED) else 100 for name in values]
+            rows.append(
+                [row.model, *(f"{scale * value:.2f}" for scale, value in zip(scales, values.values(), strict=True))]
+            )
+    if rows:
+        title = "lists in % (novelty in bits, popularity in training events), and targets that are popular or rare"
+        display.table(("model", *heads), rows, title=title)
 
 
 def metrics(rows: Sequence[Row], names: Sequence[str], title: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
 from typing import TYPE_CHECKING, TypeAlias, TypedDict, Unpack
@@ -17,6 +17,7 @@ from ensue.evaluation.examples import Examples, Line, PerExample, Scored
 from ensue.evaluation.leaks import reads_others, refusal
 from ensue.evaluation.result import Result, Row
 from ensue.learning.state import State
+from ensue.metrics import label
 from ensue.records import as_tuple
 from ensue.registry import models, names_of
 from ensue.settings import require_integer
@@ -41,6 +42,10 @@ class EvaluationOptions(TypedDict, total=False):
     unknown: str
     """Rule for events that the training data lacks: ``miss``, ``drop`` or ``rank``, the same for every row
     (:mod:`ensue.evaluation.next_event`)."""
+    diversify: str
+    """``next``: adds a row per model whose best items are re-ranked, such as ``mmr=0.3``."""
+    max_per: Mapping[str, int]
+    """``next``: adds such a row, with at most so many items per value of each column."""
 
 
 def evaluate(predictor: AnyPredictor, data: Data, **options: Unpack[EvaluationOptions]) -> Result:
@@ -221,15 +226,26 @@ def _compare(
     results = examples.bootstrap(lines)
     task = entries[0][0].task
     all_baselines = {model.name for model in models(task) if model.counting}
+    by_name = {line.name: result for line, result in zip(lines, results, strict=True)}
+    tested = {name: result for name, result in by_name.items() if name not in examples.derived}
     return Result(
         task,
         _card(examples, first_run, lines, rankings),
         _rows(examples, lines, results),
-        paired_tests(examples.tested, all_baselines, [line.name for line in lines], results),
+        paired_tests(examples.tested, all_baselines, [*tested], [*tested.values()]),
         tuple(examples.table_metrics),
         tuple(results),
         examples=PerExample(examples.frame, lines),
+        prices=tuple(_price(by_name[name], by_name[other], name) for name, other in examples.derived.items()),
     )
+
+
+def _price(result: BootstrapResult, model: BootstrapResult, name: str) -> str:
+    """Say how far the hit rate of re-ranked lists is from that of the model."""
+    metric = next(name for name in result.names if name.startswith("hit"))
+    difference = result.against(model, metric)
+    change, low, high = (100 * difference[key] for key in ("difference", "low", "high"))
+    return f"{name}: {label(metric)} {change:+.2f} points (95 % CI {low:+.2f} to {high:+.2f})"
 
 
 def _examples(

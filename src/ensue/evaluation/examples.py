@@ -59,12 +59,14 @@ class Examples(Generic[P, S]):
         num_units: number of units, those without examples included.
         baselines: names of the baselines that are reported next to every model.
         baseline_predictors: the predictors that have the baselines.
+        derived: rows that are a re-ranking of the row of a model, by name; no paired test chooses them.
     """
 
     choices: ClassVar[Mapping[str, Collection[str]]] = {}
     order: ClassVar[Order]
     macro = False
     centred = False
+    derived: Mapping[str, str] = {}
     names: Sequence[str]
     table_metrics: Sequence[str]
     tested: Sequence[str]

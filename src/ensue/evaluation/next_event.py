@@ -28,6 +28,9 @@ that came again in the training data (:mod:`ensue.tasks.next.own_unknown`); othe
 Metrics rank what the protocol ranks, as papers do, also where ``predict`` leaves out items of a sequence by default
 (:class:`ensue.tasks.next.state.Exclusion`). The card then says so, with the metrics of the lists that are served.
 
+With ``diversify`` or ``max_per`` each model has a further row: its best items are re-ranked by these rules
+(:mod:`ensue.tasks.next.reranking`), which moves the other items behind them.
+
 Under all three a known target that follows no known event is ranked by popularity, which is what ``predict`` answers.
 """
 
@@ -46,12 +49,16 @@ from ensue import metrics
 from ensue.data.histories import Histories, Index
 from ensue.data.rankings import Rankings, placed
 from ensue.errors import DataError, SettingError
+from ensue.evaluation.beyond_accuracy import is_popular, list_metrics
 from ensue.evaluation.bootstrap import BootstrapResult, means_over_units
 from ensue.evaluation.examples import Examples, Json, Scored, ids_of, means_of, rank_column
 from ensue.evaluation.new_items import NewItemBaselines
 from ensue.lines import plural
 from ensue.metrics import CUTOFFS, Floats
+from ensue.tasks.next.item_filter import Rules
 from ensue.tasks.next.predictor import NextPredictor
+from ensue.tasks.next.ranking import BestItems
+from ensue.tasks.next.reranking import MIN_POOL, POOL
 from ensue.tasks.next.training_data import Exclusion, fingerprints
 from ensue.vocabulary import FIRST, UNKNOWN
 
@@ -98,12 +105,18 @@ class TargetRanks(Scored):
         cutoffs: k of HR@k and NDCG@k.
         seconds: of all predictions.
         new_item_ranks: (targets,) ranks by each baseline that scores new items, if there are new items.
+        lists: (lists, k) ids of the best items at each target that is ranked among all items.
+        listed: (lists,) ids of these targets.
+        predictor: whose ids these are; ``None`` for another program.
     """
 
     rank: Floats
     cutoffs: Sequence[int]
     seconds: float = 0.0
     new_item_ranks: Mapping[str, Floats] = field(default_factory=dict)
+    lists: Index = field(default_factory=lambda: np.zeros((0, 1), np.int64))
+    listed: Index = field(default_factory=lambda: np.zeros(0, np.int64))
+    predictor: NextPredictor | None = None
 
     def metrics(self) -> Mapping[str, Floats]:
         """Return the (targets,) of each metric."""
@@ -125,6 +138,8 @@ class SessionTargets(Examples[NextPredictor, TargetRanks]):
         protocol: one of ``PROTOCOLS``.
         cutoffs: k of HR@k and NDCG@k.
         unknown: one of ``UNKNOWN_RULES``. A target is dropped where no model's training data holds it.
+        diversify: method of a further row, as for ``predict``.
+        max_per: maximum number of items per value of a column in a further row, as for ``predict``.
 
     Raises:
         DataError: the data holds nothing to score, or rankings of nothing that is scored.
@@ -143,8 +158,12 @@ class SessionTargets(Examples[NextPredictor, TargetRanks]):
         protocol: str = "full",
         cutoffs: Sequence[int] = CUTOFFS,
         unknown: str = "miss",
+        diversify: str = "",
+        max_per: Mapping[str, int] | None = None,
     ) -> None:
         first = entries[0][0]
+        self.rules = Rules.of(diversify=diversify, max_per=max_per)
+        self.rules_name = ", ".join(filter(None, (diversify, *(f"{n} per {name}" for name, n in self.rules.max_per))))
         self.entries = entries
         self.data = data
         self.cutoffs = cutoffs
@@ -173,6 +192,10 @@ class SessionTargets(Examples[NextPredictor, TargetRanks]):
         self.table_metrics = [name for name in self.names if name == "mrr" or name.startswith("hit")]
         self.baselines = first.baselines
         self.baseline_predictors = [first]
+        if self.rules_name:  # a wrong rule is refused before the work
+            self.derived = {self._reranked(seeds[0]): seeds[0].model_name for seeds in entries}
+            for predictor in self.predictors:
+                predictor.filters_of([self.rules])
 
     def score(
         self, predictor: NextPredictor, component: str | None = None, *, exclusion: Exclusion | None = None
@@ -185,24 +208,66 @@ class SessionTargets(Examples[NextPredictor, TargetRanks]):
             exclusion: items to exclude. [default: those of the protocol]
         """
         coded = self.data.encode(predictor.vocabulary, number_unknown=True)
+        is_reranked = component == self._reranked(predictor)
+        k = min(self.cutoffs)
+        best = BestItems.empty(len(coded.ids), max(POOL * k, MIN_POOL) if is_reranked else k)
         start = time.perf_counter()
         rank, _, event = predictor.ranks(
             coded,
             exclusion=exclusion or self._exclusion(predictor),
             sampled=min(SAMPLED, len(predictor.vocabulary) - FIRST - 1) if self.protocol == "sampled" else 0,
-            counting=component,
+            counting=None if is_reranked else component,
             context=np.maximum(self.data.lengths - 1, 0) if self.protocol == "last" else None,
             rank_unknown=self.unknown == "rank",
+            best=best,
         )
-        seconds = time.perf_counter() - start
         ranks = np.full(len(self.data.ids), metrics.MISS)
         ranks[event] = rank
+        lists = best.ids
+        if is_reranked:
+            lists, ranks = self._rerank(predictor, coded, best, ranks, k)
+        seconds = time.perf_counter() - start
         new_item_ranks: dict[str, Floats] = {}
         if component is None and exclusion is None and self.protocol != "sampled" and self._is_new(predictor).any():
             baselines = NewItemBaselines(predictor, self.data.encode(predictor.vocabulary), self._exclusion(predictor))
             by_baseline = baselines.ranks(ranks, max(self.cutoffs))
             new_item_ranks = {name: ranks[self.events] for name, ranks in by_baseline.items()}
-        return TargetRanks(ranks[self.events], self.cutoffs, seconds, new_item_ranks)
+        listed = self.events[lists[self.events, 0] > 0]
+        return TargetRanks(
+            ranks[self.events], self.cutoffs, seconds, new_item_ranks,
+            lists=lists[listed], listed=coded.ids[listed].astype(np.int64), predictor=predictor,
+        )  # fmt: skip
+
+    def _reranked(self, predictor: NextPredictor) -> str:
+        """Return the name of the row of a model whose best items are re-ranked."""
+        return f"{predictor.model_name}, {self.rules_name}"
+
+    def _rerank(
+        self, predictor: NextPredictor, coded: Histories, best: BestItems, ranks: Floats, k: int
+    ) -> tuple[Index, Floats]:
+        """Return the (events, k) lists of re-ranked items, and the (events,) ranks with all other items behind them."""
+        (item_filter,) = predictor.filters_of([self.rules])
+        assert item_filter is not None
+        assert item_filter.reranker is not None
+        lists, ranks = np.zeros((len(coded.ids), k), np.int64), ranks.copy()
+        starts = coded.offsets[:-1][coded.sequence_index()]
+        for event in self.events[best.ids[self.events, 0] > 0].tolist():
+            ids = best.ids[event][best.ids[event] > 0]
+            session = coded.ids[starts[event] : event]
+            chosen = item_filter.reranker.positions(ids, best.scores[event, : len(ids)].astype(np.float64), session, k)
+            lists[event, : len(chosen)] = ids[chosen]
+            (position,) = np.flatnonzero(ids == coded.ids[event])[:1].tolist() or [len(ids)]
+            # A target that is not chosen goes behind the chosen items that were behind it.
+            ranks[event] = (
+                1 + chosen.index(position)
+                if position in chosen
+                else ranks[event] + sum(other > position for other in chosen)
+            )
+        return lists, ranks
+
+    def variants(self, predictors: Sequence[NextPredictor]) -> Sequence[tuple[str, Sequence[NextPredictor]]]:
+        """Return the row of re-ranked items, if rules are stated."""
+        return [(self._reranked(predictors[0]), predictors)] if self.rules_name else []
 
     def score_rankings(self, rankings: Rankings) -> TargetRanks:
         """Return the ranks of another program; a target that its list lacks is a miss, and so is an unknown one."""
@@ -213,20 +278,29 @@ class SessionTargets(Examples[NextPredictor, TargetRanks]):
         return TargetRanks(rank, self.cutoffs)
 
     def notes(self, runs: Sequence[TargetRanks]) -> Json:
-        """Return the metrics of items with and without training events, where a model has an item table.
+        """Return metrics of the lists beyond accuracy, and metrics of subsets of the targets.
 
+        Subsets are popular and rare items, and where a model has an item table items with and without training events.
         Next to those of items without are the metrics of baselines that score such items by their features and counts.
         """
+        first = self.predictors[0]
+        popular = is_popular(self.data.encode(first.vocabulary).ids[self.events], first)
+        notes: Json = {"by_popularity": self._subsets(runs, {"popular": popular, "rare": ~popular})}
+        if len(runs[0].lists):
+            tables = [list_metrics(run.lists, run.listed, run.predictor) for run in runs if run.predictor is not None]
+            notes["beyond_accuracy"] = {name: float(np.mean([table[name] for table in tables])) for name in tables[0]}
         predictor = next((predictor for predictor in self.predictors if predictor.known_items is not None), None)
         if predictor is None:
-            return {}
+            return notes
         is_new = self._is_new(predictor)
-        subsets = {"trained": ~is_new, "new": is_new}
-        notes: Json = {"by_item": {name: means_of(runs, mask, self.names) for name, mask in subsets.items()}}
+        notes["by_item"] = self._subsets(runs, {"trained": ~is_new, "new": is_new})
         for name in runs[0].new_item_ranks:
             ranked = [TargetRanks(run.new_item_ranks[name], self.cutoffs) for run in runs]
             notes.setdefault("new_items_by", {})[name] = means_of(ranked, is_new, self.names)
         return notes
+
+    def _subsets(self, runs: Sequence[TargetRanks], masks: Mapping[str, Mask]) -> Json:
+        return {name: means_of(runs, mask, self.names) for name, mask in masks.items()}
 
     def _is_new(self, predictor: NextPredictor) -> Mask:
         """Return (targets,) whether an item is in the item table of a predictor, but not in its training data."""
@@ -292,6 +366,7 @@ class SessionTargets(Examples[NextPredictor, TargetRanks]):
             "averaging": averaging,
             "published": PUBLISHED[self.protocol],
             "served": "" if self.has_rankings else self._served(),
+            "lists": self._lists(run),
             "ties": "count against the target",
             "interval": "whole sessions",
             "leaked": f"{copies} are exact duplicates of training data",
@@ -368,6 +443,14 @@ class SessionTargets(Examples[NextPredictor, TargetRanks]):
                 f"{rankings.name}: the answer for {query} predicts what follows {plural(num_events, 'event')}, but "
                 f"only the last of its {length} is scored; predict for sessions without their last event"
             )
+
+    def _lists(self, run: TargetRanks) -> str:
+        """Say which lists have metrics beyond accuracy, and what similarity their diversity is of."""
+        if run.predictor is None or not len(run.lists):
+            return ""
+        size = plural(run.lists.shape[1], "best item")
+        source = run.predictor.item_similarity().source
+        return f"the {size} at each of {plural(len(run.lists), 'target')}; diversity is 1 - similarity by {source}"
 
     def _served(self) -> str:
         """Say which items ``predict`` leaves out though the metrics do not, and how its lists of one model score."""

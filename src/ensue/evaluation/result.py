@@ -82,6 +82,7 @@ class Result:
         bootstrap: the metrics of each row on the same resampled data.
         leaks: sentences on how answers may have leaked.
         examples: what each model made of each example.
+        prices: sentences on the hit rates of re-ranked lists.
     """
 
     task: str
@@ -92,6 +93,7 @@ class Result:
     bootstrap: tuple[BootstrapResult, ...] = field(default=(), repr=False, compare=False)
     leaks: tuple[str, ...] = ()
     examples: PerExample | None = field(default=None, repr=False, compare=False)
+    prices: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         """Return two lines: the protocol and the verdict."""
@@ -130,6 +132,7 @@ class Result:
             *(test.sentence for test in self.paired_tests),
             *([CHOSEN_ON_TEST_DATA] if is_chosen else []),
             *self._rare_labels(),
+            *self.prices,
         ]
         return "; ".join(sentences)
 

@@ -477,6 +477,7 @@ class NextPredictor(NextState):
         context: Index | None = None,
         approximate: bool = False,
         rank_unknown: bool = False,
+        best: ranking.BestItems | None = None,
     ) -> tuple[Floats, Index, Index]:
         """Return the rank of each target that can be ranked, the index of its history, and its own in the data.
 
@@ -494,6 +495,7 @@ class NextPredictor(NextState):
             approximate: rank a large catalogue by the model's index: exact among its candidates, estimated beyond.
             rank_unknown: rank unknown events (those with ids) that their history holds already as candidates and
                 targets, by the rule of :mod:`ensue.tasks.next.own_unknown`, which is the same for every model.
+            best: takes the best items at each target, by exact ranks.
         """
         return ranking.target_ranks(
             self,
@@ -504,6 +506,7 @@ class NextPredictor(NextState):
             context=context,
             approximate=approximate,
             rank_unknown=rank_unknown,
+            best=best,
         )
 
     def index_items(self) -> None:

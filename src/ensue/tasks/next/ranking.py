@@ -14,15 +14,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from ensue import metrics
 from ensue.data.histories import Histories, Index, offsets_of, ranges
 from ensue.metrics import Floats
-from ensue.nn.topk import log_totals
+from ensue.nn.topk import log_totals, topk
 from ensue.tasks.next.dataset import Windows, draw_negatives, hide_seen, seen_ids
 from ensue.tasks.next.infer import CELLS, LEAST, SOME, catalogue_scores, scores
 from ensue.tasks.next.item_index import ItemIndex
@@ -33,8 +35,33 @@ from ensue.tasks.next.state import NextState
 from ensue.tasks.next.training_data import Exclusion
 from ensue.vocabulary import UNKNOWN
 
+Scores = npt.NDArray[np.float32]
 Chunk = tuple[Index, Tensor]
 """(targets,) which events of the data some targets are, and their ranks."""
+
+
+class BestItems(NamedTuple):
+    """The best items at each target, which are filled in while targets are ranked.
+
+    Attributes:
+        ids: (events, k) best first; 0 where nothing is ranked, or fewer items are permitted.
+        scores: (events, k) falling; -inf there.
+    """
+
+    ids: Index
+    scores: Scores
+
+    @classmethod
+    def empty(cls, num_events: int, k: int) -> BestItems:
+        """Return arrays to fill in."""
+        return cls(np.zeros((num_events, k), np.int64), np.full((num_events, k), -np.inf, np.float32))
+
+    def fill(self, events: Index, scores: Tensor) -> None:
+        """Take over the best items of some events from (events, ids) scores."""
+        values, ids = topk(scores, self.ids.shape[1])
+        is_permitted = values > -torch.inf
+        self.scores[events, : values.shape[1]] = values.numpy()
+        self.ids[events, : values.shape[1]] = (ids * is_permitted).numpy()
 
 
 def target_ranks(
@@ -47,6 +74,7 @@ def target_ranks(
     context: Index | None = None,
     approximate: bool = False,
     rank_unknown: bool = False,
+    best: BestItems | None = None,
 ) -> tuple[Floats, Index, Index]:
     """See :meth:`ensue.tasks.next.predictor.NextPredictor.ranks`."""
     module: Model = state.counting[counting] if counting else state.network
@@ -63,6 +91,7 @@ def target_ranks(
         own=None if repeats is None else of_targets(data, repeats),
         exclusion=exclusion,
         sampled=sampled,
+        best=best,
         index=state.index if approximate and not (counting or sampled) else None,
     )
     chunks = [*ranker.after_known(), *ranker.after_unknown(), *ranker.unknown()]
@@ -86,6 +115,7 @@ class _Ranker:
         own: unknown events of the histories that are candidates, ``None`` where none are.
         exclusion: which events of the history are ruled out.
         sampled: how many candidates are drawn; 0 for all.
+        best: takes the best items at each target, if they are asked for.
         index: of a large catalogue, ``None`` for exact ranks.
     """
 
@@ -99,6 +129,7 @@ class _Ranker:
     own: Candidates | None
     exclusion: Exclusion
     sampled: int
+    best: BestItems | None
     index: ItemIndex | None
 
     def after_known(self) -> Iterator[Chunk]:
@@ -165,6 +196,8 @@ class _Ranker:
             positions: (targets,) where the events before them are in the known events; what is sampled hangs on it.
         """
         target_scores = shown.gather(1, targets[:, None])[:, 0]
+        if self.best is not None:
+            self.best.fill(events, shown)
         if self.sampled:
             negatives = draw_negatives(targets, positions, len(self.state.vocabulary), self.sampled)
             ranks = metrics.sampled_ranks(shown, targets, negatives).double()

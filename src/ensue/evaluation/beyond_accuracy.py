@@ -1,0 +1,87 @@
+"""Metrics of recommended lists beyond accuracy, by the formulas of RecTools; the Gini index is that of RecBole.
+
+==================  ================================================================================================
+``coverage@k``      fraction of the catalogue that is in any list
+``gini@k``          inequality of how often items are in lists: 0 where all are equally often, 1 where one is alone
+``novelty@k``       mean of -log2(fraction of the training sessions with the item), in bits; an item without events
+                    counts as one of one session
+``serendipity@k``   mean over the items of a list of how far the rank of a relevant one is above its rank by
+                    popularity, both as fractions of the catalogue; 0 for others
+``diversity@k``     mean of 1 - similarity over the pairs of a list (:mod:`ensue.tasks.next.item_similarity`)
+``popularity@k``    mean number of training events of an item
+==================  ================================================================================================
+
+Novelty takes the training events of an item for its sessions, at most all of them: sessions repeat few items.
+"""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+
+from ensue.data.histories import Ids, Index
+from ensue.metrics import Floats
+from ensue.tasks.next.item_columns import Mask
+from ensue.tasks.next.predictor import NextPredictor
+from ensue.vocabulary import FIRST
+
+MAX_DIVERSITY = 2_000
+"""Lists whose pairs are compared, at most: evenly spaced ones."""
+
+
+def list_metrics(lists: Index, targets: Index, predictor: NextPredictor) -> dict[str, float]:
+    """Return the metrics of lists.
+
+    Args:
+        lists: (lists, k) ids, best first; 0 beyond the last one.
+        targets: (lists,) ids of the relevant items.
+        predictor: whose catalogue and training data the lists are of.
+    """
+    k = lists.shape[1]
+    counts = np.asarray(predictor.counting["popularity"].totals, dtype=np.float64)
+    num_items = len(counts) - FIRST
+    is_item = lists >= FIRST
+    num_listed = np.bincount(lists[is_item], minlength=len(counts))[FIRST:]
+    num_sessions = max(predictor.metadata.sequences, 1)
+    novelty = -np.log2((counts.clip(1, num_sessions) / num_sessions)[lists])
+    # Equal counts share a rank by popularity; items without events have none, and no chance by popularity.
+    distinct = np.unique(-counts[counts > 0])
+    chance = np.where(counts > 0, (num_items - np.searchsorted(distinct, -counts)) / num_items, 0.0)
+    gain = ((num_items - np.arange(k)) / num_items - chance[lists]).clip(min=0)
+    # The i-th smallest of n numbers of lists has the weight 2 i - n - 1.
+    weights = 2 * np.arange(1, num_items + 1) - num_items - 1
+    return {
+        f"coverage@{k}": float((num_listed > 0).mean()),
+        f"gini@{k}": float(weights @ np.sort(num_listed) / (num_items * num_listed.sum())),
+        f"novelty@{k}": _mean_of_lists(novelty, is_item),
+        f"serendipity@{k}": _mean_of_lists(gain * (lists == targets[:, None]), is_item),
+        f"diversity@{k}": _diversity(lists, predictor),
+        f"popularity@{k}": _mean_of_lists(counts[lists], is_item),
+    }
+
+
+def _mean_of_lists(values: Floats, is_item: Mask) -> float:
+    """Return the mean over lists of the (lists, k) values of their items."""
+    return float(((values * is_item).sum(1) / is_item.sum(1).clip(min=1)).mean())
+
+
+def _diversity(lists: Index, predictor: NextPredictor) -> float:
+    """Return the mean over lists of the mean distance of two items; 0 for a list of one."""
+    rows = np.unique(np.linspace(0, len(lists) - 1, min(len(lists), MAX_DIVERSITY)).astype(np.int64))
+    first, second = np.array([*combinations(range(lists.shape[1]), 2)], np.int64).reshape(-1, 2).T
+    pairs = lists[rows][:, first], lists[rows][:, second]
+    is_pair = (pairs[0] >= FIRST) & (pairs[1] >= FIRST)
+    similarity = predictor.item_similarity().of_pairs(pairs[0].ravel(), pairs[1].ravel()).reshape(is_pair.shape)
+    return _mean_of_lists(1 - similarity, is_pair)
+
+
+def is_popular(ids: Ids, predictor: NextPredictor) -> Mask:
+    """Return whether each id is one of the most popular items, which have half of all training events together."""
+    counts = np.asarray(predictor.counting["popularity"].totals, dtype=np.float64)
+    order = np.argsort(-counts, kind="stable")
+    # An item is popular where those before it do not have half of the events yet.
+    before = np.cumsum(counts[order]) - counts[order]
+    popular = np.zeros(len(counts), np.bool_)
+    popular[order] = (before < counts.sum() / 2) & (counts[order] > 0)
+    return popular[ids]

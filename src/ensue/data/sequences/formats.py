@@ -35,10 +35,12 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from ensue.data import layouts
 from ensue.data.clock import SINCE_1970, TimeOptions, is_number, read_clock
 from ensue.data.delimited import Delimited
 from ensue.data.files import Content
 from ensue.data.histories import Index
+from ensue.data.layouts import Layout
 from ensue.data.posts.platforms import ACCOUNT, is_activity, read_activities
 from ensue.data.sequences.columns import find_columns
 from ensue.data.sequences.events import filled_lines, list_table, refuse, session_table, split_ids
@@ -326,7 +328,8 @@ def recognise(content: Content, stated: Mapping[str, str] | None = None) -> str 
         if is_activity(first):
             return "takeout"
         return "jsonl events" if _event_field(first) is None else "jsonl sessions"
-    layout = next((name for name, matches in _MATCHES.items() if matches(head)), None)
+    cascades = layouts.recognise(LAYOUTS, head)
+    layout = None if cascades is None else cascades.name
     # Ids between commas are as well lines of ids: only the layouts before are sure.
     if layout in (None, "cyan-rnn") and is_id_lines(head):
         return stated_layout(stated or {}) or layout_of_lines(content.path, content.head(_MAX_LINES))
@@ -516,19 +519,18 @@ def read_parquet_lists(content: Content) -> Table:
     return list_table(content, frame, content.place)
 
 
-_MATCHES: Mapping[str, Callable[[Sequence[str]], bool]] = {
-    "deephawkes": partial(_most, _DEEPHAWKES),
-    "hidan": lambda head: _HIDAN.fullmatch(head[0]) is not None,
-    "forest": _is_forest,
-    "ms-hgat": partial(_most, _MS_HGAT, contained=","),
-    "topo-lstm": _is_topo_lstm,
-    "cyan-rnn": _is_cyan,
-}
-"""Layout of cascades -> whether the first lines of a file, at least one, have its shape. In the order in which they are
-looked for: lines of one may have the shape of a later one, too."""
+_CASCADES = {layout.name: partial(read_cascades, layout=layout) for layout in CASCADES}
+LAYOUTS: tuple[Layout[Sequence[str], Callable[[Content], Table]], ...] = (
+    Layout("deephawkes", partial(_most, _DEEPHAWKES), _CASCADES["deephawkes"]),
+    Layout("hidan", lambda head: _HIDAN.fullmatch(head[0]) is not None, read_hidan),
+    Layout("forest", _is_forest, _CASCADES["forest"]),
+    Layout("ms-hgat", partial(_most, _MS_HGAT, contained=","), _CASCADES["ms-hgat"]),
+    Layout("topo-lstm", _is_topo_lstm, _CASCADES["topo-lstm"]),
+    Layout("cyan-rnn", _is_cyan, _CASCADES["cyan-rnn"]),
+)
+"""Layouts of cascades, by the first lines of a file; lines of one may have the shape of a later one, too."""
 READERS: dict[str, Callable[[Content], Table]] = {
-    **{layout.name: partial(read_cascades, layout=layout) for layout in CASCADES},
-    "hidan": read_hidan,
+    **{layout.name: layout.read for layout in LAYOUTS},
     "sessions": read_sessions,
     "user histories": read_user_lines,
     "user items": read_user_lines,

@@ -512,7 +512,7 @@ def _begins(pattern: str) -> Callable[[_Request], bool]:
     return lambda request: re.match(pattern, request.first) is not None
 
 
-def _in_fields(name: str, shape: str, names: str, between: str = "\t", **roles: str) -> Layout[_Request, _Reader]:
+def in_fields(name: str, shape: str, names: str, between: str = "\t", **roles: str) -> Layout[_Request, _Reader]:
     """Return a layout of fields that no header names; see :func:`_fields`."""
     return Layout(name, _begins(shape), partial(_fields, layout=name, names=names, between=between, roles=roles))
 
@@ -529,11 +529,11 @@ LAYOUTS: tuple[Layout[_Request, _Reader], ...] = (
     Layout("labelled words", lambda request: is_labelled(request.content.head()), _labelled_words, has_columns=False),
     # Its reader says which columns a table has that names no text.
     Layout("unknown table", lambda request: request.has_unknown_header, _table),
-    _in_fields("ss", r"[^\t]+\t\t[^\t]+\t\t[\d.]+\t\t", "user product rating text", "\t\t",
+    in_fields("ss", r"[^\t]+\t\t[^\t]+\t\t[\d.]+\t\t", "user product rating text", "\t\t",
                label="rating", group="product"),
-    _in_fields("imdb", r"(pos|neg|unsup)/\d+\t[^\t]*\t\d+\t", "id movie rating text", label="polarity", group="movie"),
-    _in_fields("labelled lines", r"[^\t]*\t[^\t]*$", "label text"),
-    _in_fields("labelled lines", r"[^\t]*\t[^\t]*\t[^\t]*$", "label text second"),
+    in_fields("imdb", r"(pos|neg|unsup)/\d+\t[^\t]*\t\d+\t", "id movie rating text", label="polarity", group="movie"),
+    in_fields("labelled lines", r"[^\t]*\t[^\t]*$", "label text"),
+    in_fields("labelled lines", r"[^\t]*\t[^\t]*\t[^\t]*$", "label text second"),
 )
 # fmt: on
 """Of each file the first that fits; a text between tabs of another number of fields has no layout."""

@@ -162,7 +162,7 @@ def answer(folder: str, index: str, articles: str) -> None:
     for _ in range(3):
         begun = time.perf_counter()
         held = VectorIndex.open(index)
-        _, found = held.search(predictor.vectors(texts).numpy(), FOUND)
+        _, found = held.search(predictor.vectors(texts), FOUND)
         times.append(time.perf_counter() - begun)
     assert len(found) == len(texts) * FOUND
     print(json.dumps({"first_s": times[0], "again_s": min(times[1:]), "peak_mb": _peak()}))
@@ -175,7 +175,7 @@ def million(predictor: LinkPredictor, data: Corpus, folder: Path, num: int) -> d
     for low in range(0, num, AT_ONCE):
         posts = made(data.posts.texts, min(AT_ONCE, num - low), low)
         at = time.perf_counter()
-        vectors = predictor.vectors(posts).numpy()
+        vectors = predictor.vectors(posts)
         encoded += time.perf_counter() - at
         index.add(pl.Series([f"p{low + place}" for place in range(len(posts))]), text_hashes(posts), vectors)
     index.save()
@@ -190,7 +190,7 @@ def million(predictor: LinkPredictor, data: Corpus, folder: Path, num: int) -> d
         "answer_s": round(found["first_s"], 2),
         "again_s": round(found["again_s"], 2),
         "peak_mb": round(found["peak_mb"]),
-        **probed(index, predictor.vectors(data.articles.texts[:ARTICLES]).numpy()),
+        **probed(index, predictor.vectors(data.articles.texts[:ARTICLES])),
     }
     print(row, flush=True)
     return row

@@ -25,7 +25,6 @@ from torch import Tensor
 from torch.nn import functional
 
 from ensue.data.posts.corpus import Corpus, read_corpus
-from ensue.tasks.link.encode import encoded, vectors_of
 from ensue.tasks.link.link_metrics import Mask, Pool, by_row
 from ensue.tasks.link.models.network import Linker
 from ensue.tasks.link.predictor import LinkPredictor
@@ -94,7 +93,9 @@ def gradients(network: Linker) -> dict[str, float]:
 def parts(predictor: LinkPredictor, network: Linker, held: Corpus) -> dict[str, float]:
     """MRR and average precision of posts by all of the vectors, and MRR by each of their parts."""
     alone, network.bag_alone = network.bag_alone, False
-    posts, articles = (vectors_of(predictor, texts) for texts in (held.posts.texts, predictor.articles.texts))
+    posts, articles = (
+        torch.from_numpy(predictor.vectors(texts)) for texts in (held.posts.texts, predictor.articles.texts)
+    )
     network.bag_alone, width, related = alone, network.encoder.width, held.related
     cosines, pool = (posts @ articles.T).numpy(), related.any(0)
     return {
@@ -116,7 +117,7 @@ def _means(predictor: LinkPredictor, network: Linker, held: Corpus) -> tuple[Ten
     """(posts, dim) and (articles, dim) means of the vectors that the encoder reads; pieces of words are left out."""
 
     def mean(texts: pl.Series) -> Tensor:
-        tokens = encoded(predictor, texts)
+        tokens = predictor.encode(texts)
         owners = np.repeat(np.arange(len(tokens)), tokens.lengths)
         ids = torch.from_numpy(tokens.ids.clip(min=0).astype(np.int64))
         sums = torch.zeros(len(tokens), network.dim)

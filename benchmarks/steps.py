@@ -27,7 +27,7 @@ import torch
 
 from ensue.data.histories import Histories, offsets_of
 from ensue.nn import fused_window, sampling
-from ensue.tasks.link.dataset import Links
+from ensue.tasks.link.batches import Links
 from ensue.tasks.link.models.network import Linker
 from ensue.tasks.link.settings import FROM_ARTICLES, LinkSettings
 from ensue.tasks.next.catalogue import MODELS

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from ensue.tasks.classify.infer import side_by_side
+from ensue.tasks.classify.neural import run_parallel
 
 
 @pytest.fixture(params=[1, 3])
@@ -18,7 +18,7 @@ def threads(request: pytest.FixtureRequest) -> Iterator[int]:
 
 def test_every_part_runs_once_on_one_thread_each(threads: int) -> None:
     found: list[tuple[int, int]] = []
-    side_by_side(lambda part: found.append((part, torch.get_num_threads())), range(20))
+    run_parallel(lambda part: found.append((part, torch.get_num_threads())), range(20))
     assert sorted(part for part, _ in found) == list(range(20))
     assert {inside for _, inside in found} == {1}
     assert torch.get_num_threads() == threads
@@ -29,5 +29,5 @@ def test_the_error_of_a_part_comes_through_and_torch_keeps_its_threads(threads: 
         torch.ones(3).sum() / (1 // part)
 
     with pytest.raises(ZeroDivisionError):
-        side_by_side(divide, [1, 1, 0, 1])
+        run_parallel(divide, [1, 1, 0, 1])
     assert torch.get_num_threads() == threads

@@ -8,12 +8,19 @@ compared by the words between their spaces; counts of pairs add up, so that a re
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
-import torch
-from torch import Tensor
+
+from ensue.lazy import lazy
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+else:
+    torch = lazy("torch")
 
 Floats = npt.NDArray[np.float64]
 MISS = np.inf

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from ensue.nn.fused_window import Windows, fits, window_products, window_sums
-from ensue.tasks.link.batch import Words
+from ensue.tasks.link.batches import Words
 from ensue.tasks.link.models.star import AST
 from tests.kernels.paths import HERE, needs_kernels, using
 

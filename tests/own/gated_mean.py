@@ -6,8 +6,8 @@ from torch.nn import functional
 
 from ensue.nn.pooling import Pooled
 from ensue.schedule import Schedule
-from ensue.tasks.classify.batch import Batch, Output
-from ensue.tasks.classify.models.centrality import Shape
+from ensue.tasks.classify.model import Shape
+from ensue.tasks.classify.passages import Batch, Output
 from ensue.tasks.classify.settings import TextSettings
 
 

@@ -161,7 +161,7 @@ def test_refused() -> None:
         Lexical("bm26")  # type: ignore[arg-type]
     assert str(error.value) == "kind: 'bm26' is not known; the kinds are words, characters, bm25, stems, pairs"
     lexical = build("words", ARTICLES)
-    with pytest.raises(ValueError, match="counts is torch"):
+    with pytest.raises(ValueError, match="counts is int32"):
         replace(lexical, counts=lexical.counts[1:])
 
 

@@ -237,7 +237,7 @@ class JudgedPosts(Examples[LinkPredictor, PostScores]):
         data = self.data
         num_pool = len(self.pool)
         trained = int(data.articles.ids.gather(self.pool).is_in(list(self.first.linked)).sum())
-        copies = int(np.isin(training_hashes(data.posts), self.first.train_prints.numpy()).sum())
+        copies = int(np.isin(training_hashes(data.posts), self.first.train_prints).sum())
         pasted = int((headline_copies(data.posts.texts, data.articles.titles) >= 0).sum())
         links = f"{plural(len(self.links), 'link')}{self._unmatched_judgements()}"
         return {

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from ensue.data.histories import Index
 from ensue.metrics import Floats
@@ -51,7 +50,7 @@ class Latent:
             ValueError: the terms do not rise, or the rows are not as many as they.
         """
         require_rising("terms", self.terms)
-        require_table("table", self.table, torch.float32, [len(self.terms), None])
+        require_table("table", self.table, np.float32, [len(self.terms), None])
 
     @classmethod
     def of(cls, terms: Terms, num: int) -> Latent:

@@ -22,7 +22,6 @@ from typing import Annotated, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import polars as pl
-import torch
 from pydantic import Field
 
 from ensue.data.histories import Index, offsets_of
@@ -100,10 +99,10 @@ class Lexical:
         """
         if self.kind not in KINDS:
             raise SettingError(f"kind: {self.kind!r} is not known; the kinds are {', '.join(KINDS)}")
-        require_table("counts", self.counts, torch.int32, [len(self.keys)])
+        require_table("counts", self.counts, np.int32, [len(self.keys)])
         require_ids("counts", self.counts, MAX_COUNT, 1)
         require_offsets("offsets", self.offsets, len(self.keys))
-        require_table("seen", self.seen, torch.int64, [len(self.terms)])
+        require_table("seen", self.seen, np.int64, [len(self.terms)])
         require_ids("seen", self.seen, self.num_seen + 1)
         require_rising("terms", self.terms)
 

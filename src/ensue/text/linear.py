@@ -1,53 +1,53 @@
-"""Multinomial logistic regression over sparse or dense rows: the linear model that every network is measured against.
+"""Multinomial logistic regression over sparse or dense rows: the linear model that every network is compared with.
 
 The objective is scikit-learn's: half the squared norm of the weights, plus ``strength`` times the summed loss; the bias
-is free. Two labels share one column of weights. It is convex, and has one solution; Newton's steps lead there, each
-found by conjugate gradients no further than it is worth (Lin, Weng & Keerthi, Trust Region Newton Method for
-Large-Scale Logistic Regression, JMLR 2008; Nocedal & Wright, Algorithm 7.1): a few dozen passes over the rows where
-L-BFGS takes hundreds.
+is free. Two labels share one column of weights. The objective is convex and has one solution. Newton's steps lead
+there, and conjugate gradients solve each step only as far as it is worth (Lin, Weng & Keerthi, Trust Region Newton
+Method for Large-Scale Logistic Regression, JMLR 2008; Nocedal & Wright, Algorithm 7.1): a few dozen passes over the
+rows, where L-BFGS takes hundreds.
 
-Weights move from where they begin by R' A, a sum of the rows R, for the penalty leaves nothing outside the space that
-rows span (the representer theorem). All vectors of the solver are coordinates: A, one row a text in place of one a
-feature, and as a last row what is added to the bias. Their inner product is that of the weights and the bias: the sum
-of A * (R R' B), and of the product of the last rows; R R' is never made.
+Weights move from their start by R' A, a sum of the rows R, because the penalty leaves nothing outside the space that
+rows span (the representer theorem). All vectors of the solver are coordinates: A, which has one row per text in place
+of one per feature, and as a last row the change of the bias. Their inner product is that of the weights and the bias:
+the sum of A * (R R' B), and of the product of the last rows; R R' is never computed.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, NamedTuple
+from typing import Annotated, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from pydantic import Field
-from torch import Tensor
 
 from ensue.data.histories import Index
 from ensue.metrics import Floats
 from ensue.nn.validation import require_table
 from ensue.text.sparse import SparseRows
 
-MANY_LABELS = 8
-"""Labels from which the solver computes in float32: passes over the rows are then most of the work."""
+FLOAT32_LABELS = 8
+"""Number of labels from which the solver computes in float32: passes over the rows are then most of the work."""
 Array = npt.NDArray[np.floating]
+Number = TypeVar("Number", bound=np.floating)
 Strength = Annotated[float, Field(ge=1e-12, le=1e12)]
-"""How much the data counts beside the penalty, scikit-learn's ``C``."""
-_STEPS, _PASSES, _SLOPE, _SHORTEST = 100, 200, 1e-6, 1e-6
+"""Weight of the data relative to the penalty, scikit-learn's ``C``."""
+_MAX_STEPS, _MAX_PASSES = 100, 200
+_MAX_GRADIENT, _MIN_STEP_LENGTH = 1e-6, 1e-6
 
 
 class Linear(NamedTuple):
-    """A linear model in float64."""
+    """A linear model in float64, which a model folder stores in float32."""
 
-    weight: Annotated[Tensor, torch.float64, torch.float32]
-    """(features, columns): one column for two labels, else one a label."""
-    bias: Annotated[Tensor, torch.float64, torch.float32]
+    weight: Annotated[Floats, np.float32]
+    """(features, columns): one column for two labels, else one column per label."""
+    bias: Annotated[Floats, np.float32]
     """(columns,)."""
 
     def require(self, name: str, num_features: int, num_labels: int) -> None:
-        """Check what the weights are of.
+        """Check that the weights are of some features and labels.
 
         Args:
-            name: what messages call them.
+            name: of the model, in messages.
             num_features: rows of the weights.
             num_labels: at least 2.
 
@@ -55,40 +55,47 @@ class Linear(NamedTuple):
             ValueError: they are of other features or labels.
         """
         columns = 1 if num_labels == 2 else num_labels
-        require_table(f"{name}.weight", self.weight, torch.float64, [num_features, columns])
-        require_table(f"{name}.bias", self.bias, torch.float64, [columns])
+        require_table(f"{name}.weight", self.weight, np.float64, [num_features, columns])
+        require_table(f"{name}.bias", self.bias, np.float64, [columns])
 
-    def scores(self, rows: Tensor) -> Tensor:
-        """(rows, features) to (rows, labels) scores; of two labels the first stays at 0."""
+    def scores(self, rows: Floats) -> Floats:
+        """Return scores, (rows, labels), of (rows, features); the first of two labels stays at 0."""
         return widened(rows @ self.weight + self.bias)
 
 
-def widened(columns: Tensor) -> Tensor:
-    """Scores (…, labels) of the (…, columns) of a :class:`Linear`."""
-    return torch.cat([torch.zeros_like(columns), columns], dim=-1) if columns.shape[-1] == 1 else columns
+def widened(columns: npt.NDArray[Number]) -> npt.NDArray[Number]:
+    """Return scores, (rows, labels), of the (rows, columns) of a :class:`Linear`."""
+    return np.concatenate([np.zeros_like(columns), columns], axis=1) if columns.shape[1] == 1 else columns
 
 
-def centred(weight: Tensor) -> Floats:
-    """(features, labels) weights whose mean over the labels is 0: what tells them apart."""
+def centred(weight: Floats) -> Floats:
+    """Return weights whose mean over the labels is 0, (features, labels): the differences between labels."""
     weights = widened(weight)
-    centred: Floats = (weights - weights.mean(1, keepdim=True)).numpy()
-    return centred
+    differences: Floats = weights - weights.mean(axis=1, keepdims=True)
+    return differences
 
 
 def zeros(num_features: int, num_labels: int) -> Linear:
-    """The weights of a model that has learned nothing."""
+    """Return the weights of an untrained model."""
     columns = 1 if num_labels == 2 else num_labels
-    return Linear(torch.zeros(num_features, columns).double(), torch.zeros(columns).double())
+    return Linear(np.zeros((num_features, columns)), np.zeros(columns))
+
+
+def log_softmax(scores: npt.NDArray[Number]) -> npt.NDArray[Number]:
+    """Return logarithms of the probabilities of scores, over the last axis."""
+    shifted = scores - scores.max(axis=-1, keepdims=True)  # so that no exponential overflows
+    log_probabilities: npt.NDArray[Number] = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+    return log_probabilities
 
 
 def fit(
-    rows: SparseRows | Tensor,
-    targets: Tensor,
+    rows: SparseRows | Floats,
+    targets: Index,
     num_labels: int,
     *,
     strength: float,
     start: Linear,
-    seen: int = 0,
+    num_seen: int = 0,
     begin: Array | None = None,
 ) -> tuple[Linear, Array]:
     """Return the weights of least loss.
@@ -97,26 +104,27 @@ def fit(
         rows: (texts, features) float64.
         targets: (texts,) codes of the labels.
         num_labels: at least 2.
-        strength: how much the data counts beside the penalty, scikit-learn's ``C``.
-        start: earlier weights, or zeros; the penalty is on what changes, so what says nothing new changes nothing.
-        seen: texts behind the earlier weights: they hold the bias where it was, by the most that their loss can curve
-            (a quarter a text), lest new texts of one label drive it off.
+        strength: weight of the data relative to the penalty, scikit-learn's ``C``.
+        start: former weights, or zeros; the penalty is on the change, so data without news changes nothing.
+        num_seen: number of texts behind the former weights: they hold the bias in place by the largest curvature of
+            their loss (a quarter per text), so that new texts of one label do not drive it off.
         begin: (texts + 1, columns) coordinates where the search begins, such as those of the solution for another
-            strength. [default: the earlier weights]
+            strength. [default: the former weights]
 
     Returns:
-        Weights rounded to float32, so that a model folder holds them exactly at half the size; and their coordinates.
+        Weights rounded to float32, so that a model folder stores them exactly at half the size; and their coordinates.
     """
-    dtype: type[np.floating] = np.float64 if num_labels < MANY_LABELS else np.float32
-    matrix: SparseRows | Array = rows.numpy().astype(dtype) if isinstance(rows, Tensor) else rows.astype(dtype)
-    weight: Array = start.weight.numpy().astype(dtype)
-    bias: Array = start.bias.numpy().astype(dtype)
+    dtype: type[np.floating] = np.float64 if num_labels < FLOAT32_LABELS else np.float32
+    matrix: SparseRows | Array = rows.astype(dtype)
+    weight: Array = start.weight.astype(dtype)
+    bias: Array = start.bias.astype(dtype)
     penalty = np.full((len(targets) + 1, 1), 1 / (strength * len(targets)), dtype)
-    penalty[-1] = seen / (4 * len(targets))
-    objective = _Objective(matrix, targets.numpy(), num_labels, matrix @ weight + bias, penalty)
+    penalty[-1] = num_seen / (4 * len(targets))
+    objective = _Objective(matrix, targets, num_labels, matrix @ weight + bias, penalty)
     solution = _solve(objective, np.zeros((len(targets) + 1, len(bias)), dtype) if begin is None else begin)
+    # Coordinates become weights: each text's row, times the text's coordinates.
     fitted = (weight + objective.backward @ solution[:-1], bias + solution[-1])
-    return Linear(*(torch.from_numpy(part).float().double() for part in fitted)), solution
+    return Linear(*(part.astype(np.float32).astype(np.float64) for part in fitted)), solution
 
 
 class _Objective:
@@ -133,36 +141,38 @@ class _Objective:
     def __init__(
         self, rows: SparseRows | Array, targets: Index, num_labels: int, first_scores: Array, penalty: Array
     ) -> None:
-        self.rows, self.backward, self.first_scores, self.penalty = rows, rows.T, first_scores, penalty
-        self.wanted = np.eye(num_labels, dtype=penalty.dtype)[targets][:, -first_scores.shape[1] :]
+        self.rows, self.backward = rows, rows.T
+        self.first_scores, self.penalty = first_scores, penalty
+        self.one_hot = np.eye(num_labels, dtype=penalty.dtype)[targets][:, -first_scores.shape[1] :]
 
     def products(self, point: Array) -> Array:
-        """Return what coordinates are multiplied with for an inner product: R R' A, and the bias."""
+        """Return the factors of an inner product with coordinates: R R' A, and the bias."""
         return np.concatenate([self.rows @ (self.backward @ point[:-1]), point[-1:]])
 
     def scores(self, products: Array) -> Array:
-        """(texts, labels)."""
-        return _wide(self.first_scores + products[:-1] + products[-1])
+        """Return scores, (texts, labels)."""
+        return widened(self.first_scores + products[:-1] + products[-1])
 
     def loss(self, point: Array, products: Array) -> float:
-        """Mean nats a text, and the penalty."""
+        """Return the mean loss of a text in nats, plus the penalty."""
         scores = self.scores(products)
-        nats = _logsumexp(scores) - (scores[:, -self.wanted.shape[1] :] * self.wanted).sum(1)
+        nats = _logsumexp(scores) - (scores[:, -self.one_hot.shape[1] :] * self.one_hot).sum(1)
         return float(nats.mean(dtype=np.float64) + np.vdot(self.penalty * point, products) / 2)
 
-    def shares(self, products: Array) -> Array:
-        """(texts, columns) probabilities."""
-        return _softmax(self.scores(products))[:, -self.wanted.shape[1] :]
+    def probabilities(self, products: Array) -> Array:
+        """Return probabilities, (texts, columns)."""
+        scores = self.scores(products)
+        return np.exp(scores - _logsumexp(scores)[:, None])[:, -self.one_hot.shape[1] :]
 
-    def slope(self, point: Array, shares: Array) -> Array:
-        """Return the gradient."""
-        return self._with_bias(shares - self.wanted) + self.penalty * point
+    def gradient(self, point: Array, probabilities: Array) -> Array:
+        """Return the gradient as coordinates."""
+        return self._with_bias(probabilities - self.one_hot) + self.penalty * point
 
-    def curve(self, shares: Array, step: Array, products: Array) -> Array:
+    def curvature(self, probabilities: Array, step: Array, products: Array) -> Array:
         """Return the second derivatives times a step."""
-        moved = shares * (products[:-1] + products[-1])
-        # Of two labels the first has the rest of the share, and its score stays at 0.
-        return self._with_bias(moved - shares * moved.sum(1, keepdims=True)) + self.penalty * step
+        moved = probabilities * (products[:-1] + products[-1])
+        # The first of two labels has the rest of the probability, and its score stays at 0.
+        return self._with_bias(moved - probabilities * moved.sum(1, keepdims=True)) + self.penalty * step
 
     def _with_bias(self, errors: Array) -> Array:
         errors = errors / len(errors)
@@ -170,61 +180,64 @@ class _Objective:
 
 
 def _solve(objective: _Objective, point: Array) -> Array:
-    """Newton's steps, halved until the loss falls."""
+    """Take Newton's steps, each halved until the loss falls."""
     products = objective.products(point)
     loss = objective.loss(point, products)
-    for _ in range(_STEPS):
-        shares = objective.shares(products)
-        slope = objective.slope(point, shares)
-        weights_slope = objective.backward @ slope[:-1]
-        if max(np.abs(weights_slope).max(initial=0.0), np.abs(slope[-1]).max()) <= _SLOPE:
+    for _ in range(_MAX_STEPS):
+        probabilities = objective.probabilities(products)
+        gradient = objective.gradient(point, probabilities)
+        weights_gradient = objective.backward @ gradient[:-1]
+        if max(np.abs(weights_gradient).max(initial=0.0), np.abs(gradient[-1]).max()) <= _MAX_GRADIENT:
             break
-        slope_products = np.concatenate([objective.rows @ weights_slope, slope[-1:]])
-        step, step_products = _conjugate(objective, shares, slope, slope_products)
-        descent, length = float(np.vdot(slope, step_products)), 1.0
+        gradient_products = np.concatenate([objective.rows @ weights_gradient, gradient[-1:]])
+        step, step_products = _conjugate_gradients(objective, probabilities, gradient, gradient_products)
+        descent = float(np.vdot(gradient, step_products))
+        length = 1.0
         while True:
-            moved, moved_products = point + length * step, products + length * step_products
+            moved = point + length * step
+            moved_products = products + length * step_products
             new_loss = objective.loss(moved, moved_products)
+            # Armijo's rule: the loss falls by a part of what its slope promises.
             if new_loss <= loss + 1e-4 * length * descent:
                 break
             length /= 2
-            if length < _SHORTEST:  # no lower within rounding
+            if length < _MIN_STEP_LENGTH:  # no lower within rounding
                 return point
-        point, products, loss = moved, moved_products, new_loss
+        point, products = moved, moved_products
+        loss = new_loss
     return point
 
 
-def _conjugate(objective: _Objective, shares: Array, slope: Array, slope_products: Array) -> tuple[Array, Array]:
-    """The step to where the second-order model of the loss is least, until its slope is a small part of ``slope``."""
-    step, step_products = np.zeros_like(slope), np.zeros_like(slope)
-    rest = way = -slope
-    rest_products = way_products = -slope_products
-    size = float(np.vdot(rest, rest_products))
-    enough = min(0.25, size**0.25) ** 2 * size
-    for _ in range(_PASSES):
-        curve = objective.curve(shares, way, way_products)
-        length = size / float(np.vdot(curve, way_products))
-        step, step_products = step + length * way, step_products + length * way_products
-        rest = rest - length * curve
-        rest_products = objective.products(rest)
-        before, size = size, float(np.vdot(rest, rest_products))
-        if size <= enough:
+def _conjugate_gradients(
+    objective: _Objective, probabilities: Array, gradient: Array, gradient_products: Array
+) -> tuple[Array, Array]:
+    """Return the step to the minimum of the loss's second-order model, and its products.
+
+    The search ends when the model's gradient is a small part of ``gradient``.
+    """
+    step, step_products = np.zeros_like(gradient), np.zeros_like(gradient)
+    residual = direction = -gradient
+    residual_products = direction_products = -gradient_products
+    size = float(np.vdot(residual, residual_products))
+    # Far from the solution, where gradients are large, a rough step is enough.
+    tolerance = min(0.25, size**0.25) ** 2 * size
+    for _ in range(_MAX_PASSES):
+        curvature = objective.curvature(probabilities, direction, direction_products)
+        length = size / float(np.vdot(curvature, direction_products))
+        step = step + length * direction
+        step_products = step_products + length * direction_products
+        residual = residual - length * curvature
+        residual_products = objective.products(residual)
+        former_size = size
+        size = float(np.vdot(residual, residual_products))
+        if size <= tolerance:
             break
-        way, way_products = rest + size / before * way, rest_products + size / before * way_products
+        direction = residual + size / former_size * direction
+        direction_products = residual_products + size / former_size * direction_products
     return step, step_products
 
 
-def _wide(scores: Array) -> Array:
-    """Scores of the labels of those of the columns: of two labels the first stays at 0."""
-    return np.concatenate([np.zeros_like(scores), scores], axis=1) if scores.shape[1] == 1 else scores
-
-
 def _logsumexp(scores: Array) -> Array:
-    top = scores.max(1)
-    total: Array = top + np.log(np.exp(scores - top[:, None]).sum(1))
+    largest = scores.max(1)
+    total: Array = largest + np.log(np.exp(scores - largest[:, None]).sum(1))
     return total
-
-
-def _softmax(scores: Array) -> Array:
-    shares: Array = np.exp(scores - _logsumexp(scores)[:, None])
-    return shares

@@ -17,7 +17,6 @@ from typing import Annotated, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import polars as pl
-import torch
 
 from ensue.data.histories import Index, scrambled
 from ensue.data.scripts import CHARACTER, COMMON, UNSPACED
@@ -30,11 +29,11 @@ Keys = npt.NDArray[np.uint64]
 class Terms(NamedTuple):
     """The terms of some texts, as of ``word_terms``."""
 
-    owners: Annotated[Index, torch.int32]
+    owners: Annotated[Index, np.int32]
     """(cells,) whose, not decreasing."""
     keys: Keys
     """(cells,) which term."""
-    counts: Annotated[Index, torch.int32]
+    counts: Annotated[Index, np.int32]
     """(cells,) how often."""
 
     def require(self, name: str, num: int) -> None:
@@ -47,8 +46,8 @@ class Terms(NamedTuple):
         Raises:
             ValueError: they do not.
         """
-        require_table(f"{name}.owners", self.owners, torch.int64, [len(self.keys)])
-        require_table(f"{name}.counts", self.counts, torch.int64, [len(self.keys)])
+        require_table(f"{name}.owners", self.owners, np.int64, [len(self.keys)])
+        require_table(f"{name}.counts", self.counts, np.int64, [len(self.keys)])
         require_ids(f"{name}.owners", self.owners, num)
         require_ids(f"{name}.counts", self.counts, MAX_COUNT, 1)
         if (self.owners[1:] < self.owners[:-1]).any():

@@ -1,4 +1,4 @@
-"""Word vectors as others publish them: GloVe, fastText and word2vec text, or npz. Only those asked for are kept."""
+"""Files of word vectors (GloVe, fastText and word2vec text, or npz), and tokenizers with their words."""
 
 from __future__ import annotations
 
@@ -9,17 +9,22 @@ import tokenize
 import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 
 from ensue.data.file_bytes import allowed, require_regular
 from ensue.data.files import LONGEST_LINE
-from ensue.errors import DataError
+from ensue.data.histories import Index
+from ensue.errors import DataError, SettingError
 from ensue.lines import quoted
+from ensue.text.tokens import Tokenizer
+from ensue.vocabulary import FIRST
 
 _DAMAGED = (EOFError, OSError, zlib.error, lzma.LZMAError)
 # NumPy reads the head of an array as Python literals; damage may break it at any point.
@@ -43,6 +48,69 @@ class Vectors:
     def dim(self) -> int:
         """Numbers in a vector."""
         return int(self.matrix.shape[1])
+
+
+def fit_tokenizer(
+    columns: Sequence[pl.Series], *, lower: bool, min_count: int, vectors: str | None, extra_words: int
+) -> Tokenizer:
+    """Return a tokenizer of the words of the training data, and then of the first words of a file of vectors.
+
+    Args:
+        columns: columns of texts.
+        lower: whether case is dropped.
+        min_count: minimum number of occurrences of a word of the training data.
+        vectors: path of the file; ``None`` for no file.
+        extra_words: number of words that are taken from the file.
+
+    Raises:
+        DataError: the file cannot be read.
+    """
+    tokenizer = Tokenizer.fit(columns, lower=lower, min_count=min_count)
+    if vectors is not None and extra_words:
+        words = islice(_words_of(Path(vectors)), extra_words)
+        tokenizer.vocabulary.add(word for word in words if word and (not lower or word == word.lower()))
+    return tokenizer
+
+
+def initial_vectors(path: str, words: Sequence[str], dim: int | None) -> tuple[Index, npt.NDArray[np.float32]]:
+    """Return (known,) ids of the words of a vocabulary that a file has, and their (known, dim) vectors.
+
+    Raises:
+        DataError: the file cannot be read, or has none of the words.
+        SettingError: the file's vectors have another width than ``dim``.
+    """
+    vectors = read_vectors(path, words)
+    if dim is not None and dim != vectors.dim:
+        raise SettingError(f"dim is {dim}, but the vectors of {path} have {vectors.dim} numbers; remove dim")
+    positions = np.flatnonzero(vectors.known)
+    return positions + FIRST, vectors.matrix[positions]
+
+
+def _words_of(path: Path) -> Iterator[str]:
+    """Yield the words of a file in their order; none where it is damaged, which ``read_vectors`` reports."""
+    require_regular(path)
+    try:
+        with path.open("rb") as stream:
+            magic = stream.read(6)
+        if magic[:4] == b"PK\x03\x04":
+            with np.load(path, allow_pickle=False) as arrays:
+                yield from (word.decode(errors="replace") for word in _listed_words(np.asarray(arrays["words"])))
+            return
+        with closing(_unpacked(path, magic)) as lines:
+            for line in lines:
+                word, _, numbers = line.rstrip().partition(b" ")
+                if numbers.count(b" "):  # the first line may hold two counts
+                    yield word.decode(errors="replace")
+    except (*_DAMAGED, ValueError, KeyError, zipfile.BadZipFile):
+        return
+
+
+def _listed_words(listed: npt.NDArray[np.generic]) -> list[bytes]:
+    """Return the words of an npz: an array of texts, or all of them in one text with a line each."""
+    if listed.ndim == 0:
+        text = listed.item()
+        return (text if isinstance(text, bytes) else str(text).encode()).split(b"\n")
+    return [word if isinstance(word, bytes) else str(word).encode() for word in listed.ravel().tolist()]
 
 
 def read_vectors(path: str | Path, words: Sequence[str]) -> Vectors:
@@ -159,11 +227,7 @@ def _read_npz(path: Path, places: Places, num_words: int) -> Vectors:
         raise DataError(f"{path}: the npz is damaged or holds Python objects; write plain arrays") from error
     if listed.dtype.kind not in "SU" or table.ndim != 2 or table.dtype.kind not in "fiu" or not table.shape[1]:
         raise DataError(f"{path}: expected vectors (words, dim) of numbers and words as texts; write it again")
-    if listed.ndim == 0:
-        text = listed.item()
-        words = (text if isinstance(text, bytes) else text.encode()).split(b"\n")
-    else:
-        words = [word if isinstance(word, bytes) else word.encode() for word in listed.ravel().tolist()]
+    words = _listed_words(listed)
     if len(words) != len(table):
         raise DataError(f"{path}: {len(words)} words but {len(table)} vectors; write it again")
     matrix, known = np.zeros((num_words, table.shape[1]), np.float32), np.zeros(num_words, bool)

@@ -342,7 +342,7 @@ def post_map(predictor: LinkPredictor, judged: JudgedPosts) -> CachedRun:
     top = np.argsort(-judged.related.sum(0), kind="stable")[:MAPPED]
     rows = np.flatnonzero(judged.related[:, top].any(1))
     owners = judged.related[rows][:, top].argmax(1)
-    vectors = predictor.vectors(judged.data.posts.texts.gather(rows)).numpy()
+    vectors = predictor.vectors(judged.data.posts.texts.gather(rows))
     if len(rows) <= len(np.unique(owners)) or len(np.unique(owners)) < 2:
         return {}
     perplexity = float(max(2, min(30, (len(rows) - 1) // 3)))

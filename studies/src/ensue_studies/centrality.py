@@ -34,10 +34,12 @@ from ensue.nn.centrality import second_eigenvalue, steps_to_converge
 from ensue.nn.pooling import POOLINGS
 from ensue.significance import LEVEL
 from ensue.tasks.classify.catalogue import COUNTING, MODELS
-from ensue.tasks.classify.dataset import Passages, codes
+from ensue.tasks.classify.dataset import codes
 from ensue.tasks.classify.ensembles.blend import NETWORK
-from ensue.tasks.classify.mixing_time import COLLAPSED
-from ensue.tasks.classify.models.centrality import Shape, TextClassifier
+from ensue.tasks.classify.fit_network import COLLAPSED
+from ensue.tasks.classify.model import Shape
+from ensue.tasks.classify.models.centrality import TextClassifier
+from ensue.tasks.classify.passages import PassageBatches
 from ensue.tasks.classify.predictor import ClassifyPredictor
 from ensue.text.tokens import Tokens, split_words
 from ensue.vocabulary import FIRST
@@ -529,7 +531,7 @@ def step_times(models: Sequence[str], options: Values, lengths: Mapping[str, Ind
             np.concatenate([[0], np.cumsum(sizes)]),
             np.arange(len(sizes) + 1),
         )
-        batch = Passages((tokens,), np.arange(len(sizes)) % 2).batch(np.arange(len(sizes)))
+        batch = PassageBatches((tokens,), np.arange(len(sizes)) % 2).batch(np.arange(len(sizes)))
         torch.manual_seed(0)
         networks = {
             name: TextClassifier(replace(MODELS[name].settings, **options), Shape(1000, dim, 2, "flat"))

@@ -9,15 +9,12 @@ from typing import cast
 import numpy as np
 import polars as pl
 import pytest
-import torch
 from sklearn.metrics import f1_score
-from torch import Tensor
 
 from ensue import Text
 from ensue.data.texts import Texts
-from ensue.tasks.classify import infer
 from ensue.tasks.classify.choice import choose_blend, decide, held_out_metric
-from ensue.tasks.classify.cross_fitting import Data, Unlearned, units_of
+from ensue.tasks.classify.cross_fitting import Data, Unseen, units_of
 from ensue.tasks.classify.ensembles.blend import NETWORK
 from ensue.tasks.classify.predictor import ClassifyPredictor
 from ensue.tasks.classify.settings import ALIGNMENT
@@ -27,15 +24,16 @@ from tests.tasks.classify.test_predictor import fitted, pairs
 HELD = planted(30, 1)
 
 
-def _noisy(targets: np.ndarray, hint: float, seed: int) -> Tensor:
-    noise = torch.randn(len(targets), 3, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-    return hint * torch.nn.functional.one_hot(torch.from_numpy(targets), 3) + noise
+def _noisy(targets: np.ndarray, hint: float, seed: int) -> np.ndarray:
+    noise: np.ndarray = np.random.default_rng(seed).normal(size=(len(targets), 3))
+    scores: np.ndarray = hint * np.eye(3)[targets] + noise
+    return scores
 
 
 @pytest.mark.parametrize(("num", "sure"), [(30, False), (3000, True)])
 def test_significantly_likelier_and_no_fewer_right(num: int, sure: bool) -> None:
     targets = np.tile([0, 1, 2], num // 3)
-    weak, strong = Unlearned(_noisy(targets, 1.0, 0), targets), Unlearned(_noisy(targets, 1.3, 2), targets)
+    weak, strong = Unseen(_noisy(targets, 1.0, 0), targets), Unseen(_noisy(targets, 1.3, 2), targets)
     assert strong.significantly_better(weak) is sure
     assert not weak.significantly_better(strong) and not weak.significantly_better(weak)
     assert not strong._replace(units=np.arange(num) % 4).significantly_better(weak)  # four groups prove nothing
@@ -58,7 +56,7 @@ def test_macro_f1_chooses_where_it_is_set(blended: ClassifyPredictor, monkeypatc
     by_loss = _weighed(blended, monkeypatch, hints)
     blended.shared = replace(blended.shared, metric="macro-f1")
     by_f1 = _weighed(blended, monkeypatch, hints)
-    expected = f1_score(targets, _noisy(targets, 1.0, 0).argmax(1).numpy(), average="macro")
+    expected = f1_score(targets, _noisy(targets, 1.0, 0).argmax(1), average="macro")
     assert by_f1["tfidf"] == pytest.approx(1 - expected) != by_loss["tfidf"]
     assert held_out_metric(blended, np.array([0, 1, 1]), np.array([0, 1, -1])) == pytest.approx((1 + 2 / 3 + 0) / 3)
 
@@ -76,9 +74,9 @@ def _weighed(
     targets = np.concatenate([held, np.tile(held, 10)])
     numbers = {name: place for place, name in enumerate(("tfidf", "vectors", NETWORK))}
     scores = {name: _noisy(targets, hint, numbers[name]) for name, hint in hints.items()}
-    monkeypatch.setattr(infer, "raw_scores", lambda state, sides, name: scores[name][: len(held)])
+    monkeypatch.setattr(ClassifyPredictor, "raw_scores", lambda state, sides, name: scores[name][: len(held)])
     made.metadata.temperature = {"tfidf": 1.0, "vectors": 1.0}
-    counted = {name: Unlearned(own, targets) for name, own in scores.items() if name != NETWORK}
+    counted = {name: Unseen(own, targets) for name, own in scores.items() if name != NETWORK}
     return choose_blend(made, Data.of(made, Texts.of(texts)), counted)
 
 
@@ -98,15 +96,17 @@ def test_one_answer_for_all_texts_has_to_be_earned(
     blended: ClassifyPredictor, monkeypatch: pytest.MonkeyPatch, hint: float, chosen: str
 ) -> None:
     targets = np.tile(blended.targets(Texts.of(HELD)), 11)
-    monkeypatch.setattr(infer, "raw_scores", lambda state, sides, name: _noisy(targets, 0.0, 3)[: len(HELD)])
-    counted = {"tfidf": Unlearned(_noisy(targets, hint, 0), targets), "majority": Unlearned(_same(targets), targets)}
+    monkeypatch.setattr(
+        ClassifyPredictor, "raw_scores", lambda state, sides, name: _noisy(targets, 0.0, 3)[: len(HELD)]
+    )
+    counted = {"tfidf": Unseen(_noisy(targets, hint, 0), targets), "majority": Unseen(_same(targets), targets)}
     blended.metadata.temperature = {"tfidf": 1.0 if hint else 100.0}  # what says nothing is warm
     nats = choose_blend(blended, Data.of(blended, Texts.of(HELD)), counted)
     assert ("majority" in nats) is (chosen == "majority")
 
 
-def _same(targets: np.ndarray) -> Tensor:
-    return torch.tensor([[0.3, 0.2, 0.1]], dtype=torch.float64).expand(len(targets), 3)
+def _same(targets: np.ndarray) -> np.ndarray:
+    return np.tile([[0.3, 0.2, 0.1]], (len(targets), 1))
 
 
 def test_a_network_that_knows_more_has_its_part(blended: ClassifyPredictor, monkeypatch: pytest.MonkeyPatch) -> None:

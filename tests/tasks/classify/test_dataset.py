@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from ensue.data.histories import Index
-from ensue.tasks.classify.batch import Batch
-from ensue.tasks.classify.dataset import CHUNK, Chunks, Passages, keep_words
+from ensue.tasks.classify.dataset import MAX_PASSAGE, Chunks, select_words
+from ensue.tasks.classify.passages import Batch, PassageBatches
 from ensue.text.tokens import Tokenizer, Tokens
 
 
@@ -39,7 +39,7 @@ def words_by_text(batch: Batch) -> dict[int, list[int]]:
 @pytest.mark.parametrize("way", ["plan", "groups", "one"])
 def test_every_word_is_read_once_and_in_order(way: str) -> None:
     tokens = counting_up(*((length,) for length in LENGTHS))
-    passages = Passages((tokens,), np.arange(8))
+    passages = PassageBatches((tokens,), np.arange(8))
     alone = [np.array([number]) for number in range(8)]
     indices: list[Index] = {"plan": passages.plan(3, 0), "groups": list(passages.groups(50)), "one": alone}[way]
     assert sorted(np.concatenate(indices).tolist()) == list(range(8))
@@ -52,7 +52,7 @@ def test_every_word_is_read_once_and_in_order(way: str) -> None:
 
 
 def test_blocks_are_longest_first_and_less_than_half_padding() -> None:
-    batch = Passages((counting_up(*((length,) for length in LENGTHS)),)).batch(np.arange(8))
+    batch = PassageBatches((counting_up(*((length,) for length in LENGTHS)),)).batch(np.arange(8))
     assert [block.lengths.tolist() for block in batch.words] == [[200, 200, 200, 150, 150], [40], [7, 5], [2], [1]]
     for block in batch.words:
         assert torch.equal(block.mask.sum(1), block.lengths) and block.mask.double().mean() > 0.5
@@ -62,14 +62,14 @@ def test_a_long_text_is_cut_into_equal_stretches_that_share_it_by_length() -> No
     # 600 words in ceil(600 / 256) = 3 stretches of 200; 257 in two, of 128 and 129.
     cut = Chunks(np.array([0, 600, 600, 857]))
     assert cut.starts.tolist() == [0, 200, 400, 600, 728] and cut.owners.tolist() == [0, 0, 0, 2, 2]
-    assert cut.lengths.tolist() == [200, 200, 200, 128, 129] and cut.lengths.max() <= CHUNK
-    batch = Passages((counting_up((257,), (3,)),)).batch(np.array([0, 1]))
+    assert cut.lengths.tolist() == [200, 200, 200, 128, 129] and cut.lengths.max() <= MAX_PASSAGE
+    batch = PassageBatches((counting_up((257,), (3,)),)).batch(np.array([0, 1]))
     assert batch.shares.tolist() == pytest.approx([128 / 257, 129 / 257, 1])
 
 
 def test_pairs_come_as_first_texts_and_then_second_ones() -> None:
     sides = counting_up((2,), (1,), (0,)), counting_up((1,), (3,), (2,))
-    passages = Passages(sides)
+    passages = PassageBatches(sides)
     assert passages.lengths.tolist() == [3, 4, 2]
     batch = passages.batch(np.array([1, 2]))
     assert batch.num_texts == 4
@@ -77,8 +77,8 @@ def test_pairs_come_as_first_texts_and_then_second_ones() -> None:
 
 
 def test_documents_hold_their_sentences_and_no_empty_one() -> None:
-    tokens = keep_words(counting_up((2, 1, 3), (1,)), np.array([True, True, False, True, True, True, True]))
-    batch = Passages((tokens,), documents=True).batch(np.array([1, 0]))
+    tokens = select_words(counting_up((2, 1, 3), (1,)), np.array([True, True, False, True, True, True, True]))
+    batch = PassageBatches((tokens,), documents=True).batch(np.array([1, 0]))
     (sentences,) = batch.sentences[:1]
     sizes = {
         row: size
@@ -91,7 +91,7 @@ def test_documents_hold_their_sentences_and_no_empty_one() -> None:
 
 
 def test_a_batch_without_any_word_is_a_batch() -> None:
-    batch = Passages((counting_up((0,), (0,)),), documents=True).batch(np.arange(2))
+    batch = PassageBatches((counting_up((0,), (0,)),), documents=True).batch(np.arange(2))
     assert (batch.words, batch.sentences, batch.num_texts, len(batch.owners)) == ((), (), 2, 0)
 
 

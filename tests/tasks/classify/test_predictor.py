@@ -15,10 +15,9 @@ from ensue import DataError, ModelFolderError, SettingError, Text
 from ensue.data.texts import Texts
 from ensue.nn.centrality import second_eigenvalue
 from ensue.tasks.classify.baselines.tfidf import Tfidf
-from ensue.tasks.classify.embedding import learn_words
-from ensue.tasks.classify.infer import raw_scores
 from ensue.tasks.classify.predictor import ClassifyPredictor
 from ensue.tasks.classify.settings import TextSettings
+from ensue.text.vectors import fit_tokenizer
 from tests.folders import resum
 from tests.tasks.classify.contract import TRAINED, planted
 
@@ -181,8 +180,8 @@ def test_a_network_that_learns_nothing_is_the_mean_vector_row(vectors: Path, tmp
     made = fitted(records(0), "mean", vectors=str(vectors), dim=3, learning_rate=1e-9, epochs=1)
     asked = Texts.of(records(2))
     network, sides = made.scores(asked), made.encode(asked)
-    row = raw_scores(made, sides, "vectors") / made.metadata.temperature["vectors"]
-    assert made.metadata.residual and torch.allclose(raw_scores(made, sides).double(), row, atol=1e-3)
+    row = made.raw_scores(sides, "vectors") / made.metadata.temperature["vectors"]
+    assert made.metadata.residual and np.allclose(made.raw_scores(sides), row, atol=1e-3)
     (found,) = made.explain([Text(("w1 good w2", "good bad")[: 1 + paired])])
     assert found.passages[0].weights == pytest.approx((0, 1, 0), abs=1e-2)  # as the row's, not the network's
     made.save(tmp_path / "m")
@@ -211,7 +210,7 @@ def test_pairs_of_a_blend_are_aligned_where_that_is_set() -> None:
 def test_words_of_npz_and_text_files_are_listed_alike(tmp_path: Path, vectors: Path) -> None:
     np.savez(tmp_path / "v.npz", vectors=np.zeros((3, 3)), words=np.array("good\nbad\nsuperb"))
     for path in (vectors, tmp_path / "v.npz"):
-        made = learn_words([pl.Series(["bad x"])], lower=True, min_count=1, vectors=str(path), extra_words=9)
+        made = fit_tokenizer([pl.Series(["bad x"])], lower=True, min_count=1, vectors=str(path), extra_words=9)
         assert list(made.vocabulary.values) == ["bad", "x", "good", "superb"]
 
 
@@ -276,7 +275,7 @@ def test_best_gives_way_to_counting_that_is_right_more_often(monkeypatch: pytest
     records = planted(5, 2)
     assert (slow.scores(Texts.of(records)) == slow.scores(Texts.of(records), "tfidf")).all()
     monkeypatch.undo()
-    monkeypatch.setattr(Tfidf, "scores", lambda self, sides: torch.zeros(len(sides[0]), 2).double())  # learns nothing
+    monkeypatch.setattr(Tfidf, "scores", lambda self, sides: np.zeros((len(sides[0]), 2)))  # learns nothing
     quick = fitted(planted(150, 0), "best", planted(60, 1), epochs=8)
     assert quick.model_name == "blend" and quick.metadata.blend["network"] > 0
 
@@ -380,7 +379,7 @@ def test_a_file_of_vectors_is_looked_for_first(tmp_path: Path) -> None:
 
 
 def test_probabilities_that_are_no_numbers_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Tfidf, "scores", lambda self, sides: torch.full((len(sides[0]), 2), np.nan).double())
+    monkeypatch.setattr(Tfidf, "scores", lambda self, sides: np.full((len(sides[0]), 2), np.nan))
     with pytest.raises(
         SettingError, match=r"^the probabilities of tfidf are not finite numbers; fit it again with settings closer"
     ):

@@ -13,10 +13,9 @@ import torch
 
 from ensue import ModelFolderError, SettingError, Text
 from ensue.data.texts import Texts
-from ensue.tasks.classify.dataset import keep_words
-from ensue.tasks.classify.infer import raw_scores
+from ensue.tasks.classify.dataset import select_words
+from ensue.tasks.classify.passages import SentencePassages, written
 from ensue.tasks.classify.predictor import ClassifyPredictor
-from ensue.tasks.classify.sentences import SentencePassages, written
 from ensue.text.encoder import Encoder
 from ensue.text.tokens import Tokenizer
 from ensue.vocabulary import Vocabulary
@@ -133,8 +132,8 @@ def test_scores_are_those_of_the_vectors_read_one_text_at_a_time() -> None:
             read = network.sentences.lstm(torch.from_numpy(np.stack(parts))[None], torch.ones(1, len(parts)).bool())
             pooled = network.sentences.pool(read, torch.ones(1, len(parts)).bool()).vector
             expected.append(network.output(network.hidden(pooled).tanh()))
-    found = raw_scores(made, made.encode(Texts.of(records)))
-    torch.testing.assert_close(found, torch.cat(expected), rtol=1e-4, atol=1e-5)
+    found = made.raw_scores(made.encode(Texts.of(records)))
+    np.testing.assert_allclose(found, torch.cat(expected).numpy(), rtol=1e-4, atol=1e-5)
 
 
 def test_a_document_is_explained_sentence_by_sentence() -> None:
@@ -210,7 +209,7 @@ def test_words_stay_beside_their_ids() -> None:
     assert cut.words is not None and cut.words.to_list() == ["a", "b", "c", "d", "g", "h"]
     chosen = cut.select(np.array([2, 1, 0]))
     assert chosen.words is not None and chosen.words.to_list() == ["g", "h", "a", "b", "c", "d"]
-    kept = keep_words(chosen, np.array([True, False, True, True, False, True]))
+    kept = select_words(chosen, np.array([True, False, True, True, False, True]))
     assert kept.words is not None and kept.words.to_list() == ["g", "a", "b", "d"]
     assert tokenizer.encode(column).words is None and tokenizer.encode(column).select([0]).words is None  # type: ignore[arg-type]
 

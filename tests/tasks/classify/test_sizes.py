@@ -6,7 +6,7 @@ import pytest
 
 from ensue.data.texts import Texts
 from ensue.tasks.classify.predictor import ClassifyPredictor
-from ensue.tasks.classify.sizes import MOST_LEARNED, schedule_for
+from ensue.tasks.classify.settings import MAX_EPOCHS_OF_BEST, schedule_for
 from tests.tasks.classify.contract import planted
 
 
@@ -31,7 +31,7 @@ def test_an_epoch_has_about_a_hundred_steps(texts: int, batch: int, epochs: int,
 
 
 def test_epochs_are_few_where_most_is() -> None:
-    assert [schedule_for(texts, MOST_LEARNED)["epochs"] for texts in (100, 6200, 10**6)] == [8, 8, 4]
+    assert [schedule_for(texts, MAX_EPOCHS_OF_BEST)["epochs"] for texts in (100, 6200, 10**6)] == [8, 8, 4]
 
 
 def test_best_trains_words_without_vectors_for_few_epochs() -> None:

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from ensue import DataError
-from ensue.tasks.link.dataset import POSTS, Links, encode_texts, text_blocks
+from ensue.tasks.link.batches import POSTS, Links, text_blocks
+from ensue.tasks.link.models import network as module
 from ensue.tasks.link.models.network import Linker
 from ensue.tasks.link.settings import LinkSettings
 from ensue.text.tokens import Tokenizer, Tokens
@@ -106,15 +107,13 @@ def test_blocks_are_longest_first_less_than_half_padding_and_hold_every_word_onc
     assert text_blocks(tokens, np.array([1])) == ()
 
 
-def test_a_corpus_is_encoded_in_order_whatever_is_taken_at_once() -> None:
+def test_a_corpus_is_encoded_in_order_whatever_is_taken_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     column = pl.Series(["a b c", "", "b", "c c a b d", "d"])
     tokenizer = Tokenizer.fit([column])
     torch.manual_seed(0)
     network = Linker(LinkSettings(heads=2), len(tokenizer.vocabulary), 6).eval()
     tokens = tokenizer.encode(column)
-    parts = list(encode_texts(network, tokens, at_once=2))
-    assert [index.tolist() for index, _ in parts] == [[0, 1], [2, 3], [4]]
-    found = torch.cat([vectors for _, vectors in parts])
-    assert found.norm(dim=1).tolist() == pytest.approx([1, 0, 1, 1, 1])
-    ((_, whole),) = encode_texts(network, tokens)
-    torch.testing.assert_close(whole, found, rtol=0, atol=1e-6)
+    whole = network.vectors(tokens)
+    assert np.linalg.norm(whole, axis=1).tolist() == pytest.approx([1, 0, 1, 1, 1])
+    monkeypatch.setattr(module, "BATCH_SIZE", 2)
+    np.testing.assert_allclose(network.vectors(tokens), whole, rtol=0, atol=1e-6)

@@ -17,7 +17,7 @@ from ensue.records import Article, Post
 from ensue.serve.bodies import Bodies, Limit, Limits, Update, too_long
 from ensue.serve.tasks import NUM_EXAMPLES, FigureKind, Question, TaskService, change_in_words, choice_at
 from ensue.tasks import LINK
-from ensue.tasks.link.explain import explanation
+from ensue.tasks.link.answers import explanation
 from ensue.tasks.link.predictor import LinkPredictor
 
 TITLE = 200

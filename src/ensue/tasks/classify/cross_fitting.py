@@ -1,10 +1,10 @@
-"""Counting models beside every network: how strong their penalty is, and what they say of texts they did not learn.
+"""Baselines next to every network: the strength of their penalty, and their scores for texts that they did not learn.
 
-Strengths lie half a decade apart. The one at which texts that were not learned are likeliest is found by walking uphill
-from 1: the loss is all but unimodal in it. Each is judged at the temperature that suits it, as it will answer: at 1, a
-hundred texts whose scores are too sure call for a penalty under which every answer is the most frequent label; one
-above the usual must be significantly better. Texts that were not learned are the held-out ones; where they are fewer
-than ``ENOUGH``, those of three folds too, each scored by a model that learned the other two (cross-fitting).
+Strengths lie half a decade apart. The one at which unseen texts are likeliest is found by walking uphill from 1: the
+loss has all but one minimum in it. Each is scored at the temperature that suits it best, because answers are calibrated
+too: at 1, a hundred texts whose scores are too sure call for a penalty under which every answer is the most frequent
+label. A strength below 1 must be significantly better. Unseen texts are the held-out ones; where they are fewer than
+``MIN_HELD_OUT``, those of three folds too, each scored by a model that was trained on the other two (cross-fitting).
 """
 
 from __future__ import annotations
@@ -13,38 +13,42 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-import torch
-from torch import Tensor
-from torch.nn.functional import cross_entropy
 
 from ensue.data.histories import Index
 from ensue.data.texts import Texts
+from ensue.metrics import Floats
 from ensue.significance import significantly_positive
 from ensue.tasks.classify.baselines.tfidf import Lesson, Tfidf
 from ensue.tasks.classify.calibration import temperature
-from ensue.tasks.classify.dataset import Sides, codes, prints
+from ensue.tasks.classify.dataset import Sides, codes, text_hashes
 from ensue.tasks.classify.model import Baseline
 from ensue.tasks.classify.state import ClassifyState
+from ensue.text.linear import log_softmax
 
-ENOUGH = 200
-"""Held-out texts from which folds add little: an accuracy near 80 % is known to three points."""
+MIN_HELD_OUT = 200
+"""Number of held-out texts from which folds add little: an accuracy near 80 % is known to three points."""
 FOLDS = 3
 FOLD_WEIGHT = 0.5
 """Weight of all texts of the folds together in a temperature, where that of the held-out ones is 1. The log loss of new
 texts lay above that of the best temperature by .05 nats for 77 labels of ten made texts each, and by .07 for 40
 questions of TREC; with all texts counted alike it was .20 and .19."""
-WEAKEST, STRONGEST = 0.01, 1000.0
+MIN_STRENGTH, MAX_STRENGTH = 0.01, 1000.0
 _STEP = 10**0.5
-_LEAST = 1e-3
-"""Nats a label that a step must bring: of texts that any line tells apart, a weaker penalty always brings some."""
+_MIN_GAIN = 1e-3
+"""Nats per label that a step must gain: where any line separates the texts, a weaker penalty always gains some."""
 
 
 Make = Callable[[float], Baseline]
 """Returns an untrained baseline with a strength."""
 
 
+def cross_entropy(scores: Floats, targets: Index) -> Floats:
+    """Return the cost of each label in nats, (texts,), of scores before normalising."""
+    return -log_softmax(scores)[np.arange(len(targets)), targets]
+
+
 class Data(NamedTuple):
-    """Encoded texts, the codes of their labels (-1: never learned), the fold of each, and the unit of each."""
+    """Encoded texts, the codes of their labels (-1: unknown), the fold of each, and the unit of each."""
 
     sides: Sides
     targets: Index
@@ -56,16 +60,16 @@ class Data(NamedTuple):
         """Encode labelled texts."""
         return cls(state.encode(texts), codes(texts, state.labels), folds_of(texts, state.seed), units_of(texts))
 
-    def select(self, chosen: Index) -> Data:
-        """Some of them."""
-        sides = tuple(tokens.select(chosen) for tokens in self.sides)
-        return Data(sides, self.targets[chosen], self.folds[chosen], self.units[chosen])
+    def select(self, index: Index) -> Data:
+        """Return some of the texts."""
+        sides = tuple(tokens.select(index) for tokens in self.sides)
+        return Data(sides, self.targets[index], self.folds[index], self.units[index])
 
 
-class Unlearned(NamedTuple):
+class Unseen(NamedTuple):
     """Scores of a model for texts that it was not trained on."""
 
-    scores: Tensor
+    scores: Floats
     """(texts, labels) before normalising."""
     targets: Index
     """(texts,)."""
@@ -82,59 +86,65 @@ class Unlearned(NamedTuple):
         """
         scores, targets = self.usable()
         num_held = len(targets) if self.num_held is None else int((self.targets[: self.num_held] >= 0).sum())
-        weights = torch.ones(len(targets)).double()
+        weights = np.ones(len(targets))
         weights[num_held:] = min(1.0, FOLD_WEIGHT * num_held / max(len(targets) - num_held, 1))
         return temperature(scores, targets, weights)
 
-    def usable(self) -> tuple[Tensor, Tensor]:
-        """Scores and codes of those whose label is known."""
-        known = torch.from_numpy(np.flatnonzero(self.targets >= 0))
-        return self.scores[known], torch.from_numpy(self.targets)[known]
+    def usable(self) -> tuple[Floats, Index]:
+        """Return the scores and codes of the texts whose label is known."""
+        is_known = self.targets >= 0
+        return self.scores[is_known], self.targets[is_known]
 
     def loss(self) -> float:
-        """Mean nats a label, at the temperature that suits them best."""
+        """Return the mean cost of a label in nats, at the best temperature."""
         return float(self._costs().mean()) if (self.targets >= 0).any() else 0.0
 
-    def significantly_better(self, other: Unlearned) -> bool:
+    def significantly_better(self, other: Unseen) -> bool:
         """Return whether labels cost significantly less than with the other, and at least as many texts are right."""
-        gains = (other._costs() - self._costs()).numpy()
-        right = [int((scores.argmax(1) == targets).sum()) for scores, targets in (self.usable(), other.usable())]
+        gains = other._costs() - self._costs()
+        num_right, other_num_right = (
+            int((scores.argmax(1) == targets).sum()) for scores, targets in (self.usable(), other.usable())
+        )
         units = None if self.units is None else self.units[self.targets >= 0]
-        return right[0] >= right[1] and significantly_positive(gains, units)
+        return num_right >= other_num_right and significantly_positive(gains, units)
 
-    def _costs(self) -> Tensor:
+    def _costs(self) -> Floats:
         scores, targets = self.usable()
-        return cross_entropy(scores.double() / temperature(scores, targets), targets, reduction="none")
+        return cross_entropy(scores / temperature(scores, targets), targets)
 
 
-class Counted(NamedTuple):
-    """A counting model, and how it did."""
+class FittedBaseline(NamedTuple):
+    """A baseline with its scores for unseen texts."""
 
     model: Baseline
     strength: float
-    unlearned: Unlearned
+    unseen: Unseen
     lesson: Lesson | None
     """Feature rows of :class:`Tfidf`, to refit it at another strength."""
 
 
 def units_of(texts: Texts) -> Index:
-    """Return the (texts,) unit of each, which are not independent inside: a group, a first text of pairs, or copies."""
+    """Return the unit of each text, (texts,), inside which texts depend on each other.
+
+    A unit is a group, the pairs with one first text, or the copies of a text.
+    """
     column = texts.groups if texts.groups is not None else texts.texts[0] if texts.paired else None
     if column is None:
-        return prints(texts)
+        return text_hashes(texts)
     units: Index = column.hash().to_numpy().view(np.int64)
     return units
 
 
 def folds_of(texts: Texts, seed: int) -> Index:
-    """(texts,) a fold each, at random; whole groups together, and of pairs all of a first text."""
+    """Return a random fold of each text, (texts,); groups stay together, and so do pairs with one first text."""
     column = texts.groups if texts.groups is not None else texts.texts[0] if texts.paired else None
-    owners = np.arange(len(texts)) if column is None else column.rank("dense").to_numpy().astype(np.int64) - 1
-    shuffled: Index = np.random.default_rng(seed).permutation(int(owners.max()) + 1)
-    return shuffled[owners] % FOLDS
+    group_ids = np.arange(len(texts)) if column is None else column.rank("dense").to_numpy().astype(np.int64) - 1
+    # Shuffled numbers of the groups, dealt out to the folds in turn.
+    shuffled: Index = np.random.default_rng(seed).permutation(int(group_ids.max()) + 1)
+    return shuffled[group_ids] % FOLDS
 
 
-def count_best(make: Make, data: Data, valid: Data, strength: float | None) -> Counted:
+def fit_baseline(make: Make, data: Data, valid: Data, strength: float | None) -> FittedBaseline:
     """Fit a baseline at the strength at which other texts are likeliest, or at the given one.
 
     Args:
@@ -143,15 +153,15 @@ def count_best(make: Make, data: Data, valid: Data, strength: float | None) -> C
         valid: held-out texts.
         strength: that of the settings; ``None`` to select it.
     """
-    best = first = _counted(make, data, valid, 1.0 if strength is None else strength)
-    lowest = best.unlearned.loss()
+    best = first = _fitted(make, data, valid, 1.0 if strength is None else strength)
+    lowest = best.unseen.loss()
     for factor in (_STEP, 1 / _STEP) if strength is None else ():
-        while WEAKEST < best.strength * factor < STRONGEST:
-            other = _counted(make, data, valid, best.strength * factor, first)
-            loss = other.unlearned.loss()
-            if loss > lowest - _LEAST:
+        while MIN_STRENGTH < best.strength * factor < MAX_STRENGTH:
+            other = _fitted(make, data, valid, best.strength * factor, first)
+            loss = other.unseen.loss()
+            if loss > lowest - _MIN_GAIN:
                 break
-            if factor < 1 and not other.unlearned.significantly_better(best.unlearned):
+            if factor < 1 and not other.unseen.significantly_better(best.unseen):
                 break
             best, lowest = other, loss
         if best is not first:
@@ -159,30 +169,37 @@ def count_best(make: Make, data: Data, valid: Data, strength: float | None) -> C
     return best
 
 
-def _out_of_fold(make: Make, strength: float, data: Data, num_labels: int) -> Tensor:
+def _out_of_fold(make: Make, strength: float, data: Data, num_labels: int) -> Floats:
     """Return (texts, labels) scores of each text by a baseline that was fitted to the other folds."""
-    scores = torch.zeros(len(data.targets), num_labels).double()
+    scores = np.zeros((len(data.targets), num_labels))
     for fold in range(FOLDS):
-        inside, outside = np.flatnonzero(data.folds == fold), np.flatnonzero(data.folds != fold)
+        inside = np.flatnonzero(data.folds == fold)
+        outside = np.flatnonzero(data.folds != fold)
         if len(inside) and len(outside):
-            baseline, rest = make(strength), data.select(outside)
-            baseline.count(rest.sides, rest.targets)
-            scores[torch.from_numpy(inside)] = baseline.scores(data.select(inside).sides)
+            baseline = make(strength)
+            training = data.select(outside)
+            baseline.count(training.sides, training.targets)
+            scores[inside] = baseline.scores(data.select(inside).sides)
     return scores
 
 
-def _counted(make: Make, data: Data, valid: Data, strength: float, former: Counted | None = None) -> Counted:
+def _fitted(
+    make: Make, data: Data, valid: Data, strength: float, former: FittedBaseline | None = None
+) -> FittedBaseline:
     """Fit a baseline; ``former`` is the same one at another strength."""
-    baseline, lesson = make(strength), None
+    baseline = make(strength)
+    lesson = None
     if not isinstance(baseline, Tfidf):
         baseline.count(data.sides, data.targets)
     elif former is not None and former.lesson is not None and isinstance(former.model, Tfidf):
-        baseline, lesson = former.model.anew(former.lesson, strength), former.lesson
+        lesson = former.lesson
+        baseline = former.model.refitted(lesson, strength)
     else:
         lesson = baseline.learn(data.sides, data.targets)
-    unlearned = Unlearned(baseline.scores(valid.sides), valid.targets, units=valid.units)
-    if len(valid.targets) < ENOUGH:
-        scores = [unlearned.scores, _out_of_fold(make, strength, data, unlearned.scores.shape[1])]
-        targets, units = np.concatenate([valid.targets, data.targets]), np.concatenate([valid.units, data.units])
-        unlearned = Unlearned(torch.cat(scores), targets, len(valid.targets), units)
-    return Counted(baseline, strength, unlearned, lesson)
+    unseen = Unseen(baseline.scores(valid.sides), valid.targets, units=valid.units)
+    if len(valid.targets) < MIN_HELD_OUT:
+        scores = [unseen.scores, _out_of_fold(make, strength, data, unseen.scores.shape[1])]
+        targets = np.concatenate([valid.targets, data.targets])
+        units = np.concatenate([valid.units, data.units])
+        unseen = Unseen(np.concatenate(scores), targets, len(valid.targets), units)
+    return FittedBaseline(baseline, strength, unseen, lesson)

@@ -10,7 +10,7 @@ import numpy as np
 from ensue.data.texts import Texts
 from ensue.learning.life import Forgotten, note_remaining_words, remove_examples, remove_hashes, remove_words
 from ensue.store.pack import TABLES
-from ensue.tasks.classify.dataset import Remembered, Sides, prints
+from ensue.tasks.classify.dataset import Remembered, Sides, text_hashes
 from ensue.tasks.classify.state import ClassifyState
 from ensue.text.tokens import rows_of_tokens
 
@@ -30,7 +30,7 @@ def forget_users(
     if records is None or not len(records[0]):
         return forgotten
     mine, rest = records
-    complete = remove_hashes(state, forgotten, prints(mine), prints(rest), "texts")
+    complete = remove_hashes(state, forgotten, text_hashes(mine), text_hashes(rest), "texts")
     theirs = {text for column in rest.texts for text in column}
     texts = {text for column in mine.texts for text in column} - theirs
     remove_examples(state, forgotten, lambda shown: not texts.intersection(shown))

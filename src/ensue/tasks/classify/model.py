@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Protocol, TypeAlias, runtime_checkable
-
-from torch import Tensor, nn
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from ensue.data.histories import Index
 from ensue.metrics import Floats
-from ensue.tasks.classify.batch import Batch, Output
 from ensue.tasks.classify.dataset import Sides
+
+if TYPE_CHECKING:  # of networks alone
+    from torch import Tensor, nn
+
+    from ensue.tasks.classify.passages import Batch, Output
+
+
+class Shape(NamedTuple):
+    """Properties of the data that determine the network."""
+
+    num_words: int
+    """Ids, padding and unknown included; 0 where sentences are encoded."""
+    dim: int
+    """Width of a word's vector, or of an encoded sentence's."""
+    num_labels: int
+    architecture: str
 
 
 @runtime_checkable
@@ -45,8 +58,8 @@ class Baseline(Protocol):
         """Learn encoded texts, (texts,) codes of their labels; what was learned before stays."""
         ...
 
-    def scores(self, sides: Sides) -> Tensor:
-        """(texts, labels) scores before normalising, in float64."""
+    def scores(self, sides: Sides) -> Floats:
+        """Return scores before normalising, (texts, labels)."""
         ...
 
     def attributions(self, sides: Sides, labels: Index) -> Floats:

@@ -1,16 +1,13 @@
-"""The predictor of task ``classify``: texts in, calibrated labels out, for trained and counting models alike."""
+"""The predictor of task ``classify``: texts in, calibrated labels out, for networks and baselines alike."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
-import torch
-from torch import Tensor
 
 from ensue.answers import TextAnswer, TextExplanation
 from ensue.arguments import require_records
@@ -20,19 +17,18 @@ from ensue.errors import DataError
 from ensue.learning import life
 from ensue.learning.life import NO_TRAINING, resize_embeddings, train_update
 from ensue.learning.state import Folders, require_tokens, require_trained
-from ensue.metrics import Floats
 from ensue.nn.validation import require_ids, require_table
 from ensue.records import Text
 from ensue.store.pack import NETWORK, TREE, read_tensors
-from ensue.tasks.classify import explain, infer, train
+from ensue.tasks.classify import explain, train
 from ensue.tasks.classify.baselines.grams import require_grams
 from ensue.tasks.classify.baselines.majority import Majority
 from ensue.tasks.classify.baselines.mean_vectors import MeanVectors
 from ensue.tasks.classify.baselines.tfidf import Tfidf
 from ensue.tasks.classify.catalogue import COUNTING
 from ensue.tasks.classify.catalogue import MODELS as CATALOGUE
-from ensue.tasks.classify.dataset import Remembered, Sides, codes, prints
-from ensue.tasks.classify.ensembles.blend import NETWORK as NEURAL
+from ensue.tasks.classify.dataset import Remembered, codes, text_hashes
+from ensue.tasks.classify.ensembles import blend
 from ensue.tasks.classify.state import ClassifyState
 from ensue.text.tokens import Tokenizer
 from ensue.training.checkpoint import Checkpoint
@@ -42,17 +38,17 @@ from ensue.vocabulary import FIRST
 
 @dataclass(eq=False)
 class Fitted:
-    """What a folder holds of a classifier, but for the weights of the network.
+    """Fitted values in a folder of a classifier, without the weights of the network.
 
     Attributes:
-        tokenizer: cuts texts into words.
+        tokenizer: splits texts into words.
         train_prints: (distinct training texts,) their hashes.
-        majority: of the baselines; ``tfidf`` and ``vectors`` too.
+        majority: a baseline, as ``tfidf`` and ``vectors`` are.
         remembered: held-out texts.
     """
 
     tokenizer: Tokenizer
-    train_prints: Annotated[Tensor, torch.int64]
+    train_prints: Index
     majority: Majority
     tfidf: Tfidf | None = None
     vectors: MeanVectors | None = None
@@ -64,20 +60,20 @@ class Fitted:
         Raises:
             ValueError: it is not.
         """
-        require_table("train_prints", self.train_prints, torch.int64, [None])
+        require_table("train_prints", self.train_prints, np.int64, [None])
         num_words, num_labels = len(self.tokenizer.vocabulary), len(self.majority.counts)
-        if not bool(self.majority.counts.any()):
+        if not self.majority.counts.any():
             raise ValueError("majority.counts counts no text")
-        if {own.num_labels for own in (self.tfidf, self.vectors) if own is not None} - {num_labels}:
+        if {baseline.num_labels for baseline in (self.tfidf, self.vectors) if baseline is not None} - {num_labels}:
             raise ValueError(f"the baselines are not of the {num_labels} labels of majority.counts")
         if self.tfidf is not None:
-            require_grams("tfidf.keys", torch.from_numpy(self.tfidf.keys), num_words)
+            require_grams("tfidf.keys", self.tfidf.keys, num_words)
             self.tfidf.vocabulary = self.tokenizer.vocabulary
         if self.vectors is not None:
-            require_table("vectors.matrix", self.vectors.matrix, torch.float32, [num_words, None])
+            require_table("vectors.matrix", self.vectors.matrix, np.float32, [num_words, None])
         if self.remembered is not None:
             sides, targets = self.remembered
-            require_table("remembered.targets", targets, torch.int64, [None])
+            require_table("remembered.targets", targets, np.int64, [None])
             require_ids("remembered.targets", targets, num_labels)
             for number, tokens in enumerate(sides):
                 require_tokens(f"remembered.sides.{number}", tokens, num_words)
@@ -111,7 +107,7 @@ def restore(state: ClassifyState, fitted: Fitted, folder: Path) -> None:
         raise ValueError(f"{TREE} belongs to another model")
     if fitted.vectors is not None and fitted.vectors.num_sides != num_sides:
         raise ValueError(f"{TREE} belongs to another model")
-    parts = {*state.counting, *([NEURAL] if state.model_name == "blend" else [])}
+    parts = {*state.counting, *([blend.NETWORK] if state.model_name == "blend" else [])}
     if not {*(metadata.blend or ())} <= parts or (metadata.blend is None) == (state.model_name == "blend"):
         raise ValueError("the weights of the blend belong to another model")
     if metadata.residual and not ("vectors" in state.counting and "vectors" in metadata.temperature):
@@ -120,9 +116,10 @@ def restore(state: ClassifyState, fitted: Fitted, folder: Path) -> None:
         state.model = state.counting[state.model_name]
         return
     tensors = read_tensors(folder, NETWORK)
-    table, rows = tensors["table.weight"], len(state.tokenizer.vocabulary) if state.encoder is None else 0
-    require_table("table.weight", table, torch.float32, [rows, None])
-    state.read_network(folder, tensors, rows, table.shape[1], bounded=state.model_name in {*CATALOGUE})
+    table = tensors["table.weight"]
+    num_rows = len(state.tokenizer.vocabulary) if state.encoder is None else 0
+    require_table("table.weight", table, np.float32, [num_rows, None])
+    state.read_network(folder, tensors, num_rows, table.shape[1], bounded=state.model_name in {*CATALOGUE})
 
 
 def stored_data(summary: Mapping[str, Any]) -> list[str]:
@@ -140,7 +137,7 @@ def stored_data(summary: Mapping[str, Any]) -> list[str]:
 
 
 class ClassifyPredictor(ClassifyState):
-    """Says which label fits a text, or a pair of texts: see :class:`ClassifyState` for its arguments."""
+    """Predictor of the label of a text, or of a pair of texts: see :class:`ClassifyState` for its arguments."""
 
     data_type = Texts
     folders = Folders(Fitted, collect, restore, stored_data, shown)
@@ -148,15 +145,15 @@ class ClassifyPredictor(ClassifyState):
     def fit(
         self, data: Texts, valid: Texts | None = None, *, checkpoint: Path | None = None, resume: bool = False
     ) -> Iterator[Report]:
-        """Count and train, yielding a report a step; the predictor can be used once the loop is over.
+        """Train on labelled texts, yielding a report per step; the predictor can be used once the loop is over.
 
-        Without ``valid`` a tenth of ``data`` is held out: it says when to halve the batch and when to stop, sets the
-        temperature of the probabilities, and chooses the strength of the linear models that stand beside.
+        Without ``valid`` a tenth of ``data`` is held out, for early stopping, for the temperature of the probabilities,
+        and for the strength of the baselines.
 
         Args:
             data: labelled texts.
-            valid: what is looked at in place of the held-out tenth.
-            checkpoint: a file that lets a killed run continue (and one beside it, for what is logged).
+            valid: validation data in place of the held-out tenth.
+            checkpoint: a file that lets a killed run continue (and one next to it, for the log).
             resume: continue from there.
 
         Raises:
@@ -167,21 +164,21 @@ class ClassifyPredictor(ClassifyState):
         return life.fit(train, self, data, valid, Checkpoint(checkpoint, resume))
 
     def update(self, data: Texts) -> Report:
-        """Learn labelled texts on top of what is known, in one pass; new words are welcome, new labels are not.
+        """Train on more labelled texts in one pass; they may hold new words, but no new labels.
 
-        Probabilities keep their temperature. Nothing of the former texts is kept, so many updates that are all of one
-        kind will wear down the rest: fit anew from time to time.
+        Probabilities keep their temperature. The former texts are not stored, so many updates of one kind wear down the
+        rest: fit from scratch from time to time.
 
         Raises:
-            DataError: no labels, a label that is new, or pairs where single texts were learned.
+            DataError: no labels, a label that is new, or pairs where the model was trained on single texts.
         """
         self.require_data(data)
         require_trained(self.model)
         if not len(data):
             raise DataError("new data: there are no texts")
         targets = codes(data, self.labels)
-        for place in np.flatnonzero(targets < 0)[:1].tolist():
-            label = data.record(place).label
+        for index in np.flatnonzero(targets < 0)[:1].tolist():
+            label = data.record(index).label
             raise DataError(
                 f"new data: the label {label!r} is not a label of the model ({', '.join(self.labels)}); fit again on "
                 "all data"
@@ -192,66 +189,45 @@ class ClassifyPredictor(ClassifyState):
         for baseline in self.counting.values():
             baseline.grow(len(self.tokenizer.vocabulary))
             baseline.count(sides, targets)
-        self.train_prints = torch.from_numpy(np.union1d(self.train_prints.numpy(), prints(data)))
+        self.train_prints = np.union1d(self.train_prints, text_hashes(data))
         self.metadata.updates += 1
         self.metadata.texts += len(data)
         if self.schedule is None or self.optimizer is None:
             return NO_TRAINING
-        if self.encoder is None:  # which reads words that no vocabulary knows
+        if self.encoder is None:  # an encoder reads words that no vocabulary has
             resize_embeddings(self, len(self.tokenizer.vocabulary))
         *_, report = train_update(self, self.passages(sides, targets))
         return report
 
     def predict(self, records: Sequence[Text], k: int = 10, *, evidence: bool = True) -> list[TextAnswer]:
-        """The ``k`` likeliest labels of each record, with the words they leaned on and the score drop without those.
+        """Return the ``k`` likeliest labels of each record, with attributions and the score drop without those words.
 
-        A record without words gets the shares of the labels in the training data.
+        A record without words gets the relative frequencies of the labels in the training data.
 
         Args:
             records: any number.
-            k: labels a record, fewer if there are fewer.
+            k: number of labels per record, fewer if there are fewer.
             evidence: whether to fill ``Choice.attributions`` and ``TextAnswer.deletion`` (about ten more passes).
 
         Raises:
-            DataError: pairs where single texts were learned, or the reverse.
+            DataError: pairs where the model was trained on single texts, or the reverse.
             SettingError: not trained, or ``k`` below 1.
         """
         return explain.answers(self, require_records(records, Text), k, evidence=evidence)
 
     def explain(self, records: Sequence[Text], k: int = 3) -> list[TextExplanation]:
-        """What the model leaned on inside each record: weights of words and sentences, graphs, and deletion tests.
+        """Return attributions inside each record: weights of words and sentences, graphs, and deletion tests.
 
         Raises:
-            DataError: pairs where single texts were learned, or the reverse.
+            DataError: pairs where the model was trained on single texts, or the reverse.
             SettingError: not trained.
         """
         return explain.explanations(self, require_records(records, Text), k)
 
-    def scores(self, texts: Texts, counting: str | None = None) -> Floats:
-        """(texts, labels) calibrated probabilities, the same that :meth:`predict` gives.
-
-        Args:
-            texts: any number; their labels are not looked at.
-            counting: one of ``counting`` in place of the model; of a blend also its ``network`` alone.
-
-        Raises:
-            DataError: pairs where single texts were learned, or the reverse.
-            SettingError: not trained.
-        """
-        return infer.scores(self, texts, counting)
-
     def targets(self, texts: Texts) -> Index:
-        """(texts,) the column of each text's label in :meth:`scores`; -1 for a label that was never learned.
+        """Return the column of each text's label in :meth:`scores`, (texts,); -1 for a label of no training text.
 
         Raises:
             DataError: the texts have no labels.
         """
         return codes(texts, self.labels)
-
-    def probabilities(self, sides: Sides, counting: str | None = None) -> Floats:
-        """(records, labels) what :meth:`scores` gives, of texts that are encoded already."""
-        return infer.probabilities(self, sides, counting)
-
-    def seen(self, texts: Texts) -> npt.NDArray[np.bool_]:
-        """(texts,) whether each was trained on, ignoring case and spaces."""
-        return infer.seen(self, texts)

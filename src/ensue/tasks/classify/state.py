@@ -1,33 +1,83 @@
-"""State of a text classifier: vocabulary, network, baselines, metadata."""
+"""State of a text classifier: vocabulary, network, baselines, metadata, and the scores of texts."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import dataclass, field, fields
 from functools import partial
+from typing import TYPE_CHECKING, Annotated
 
-import torch
-from torch import Tensor
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field
 
 from ensue.data.histories import Index
 from ensue.data.texts import Texts
-from ensue.errors import DataError
-from ensue.learning.state import State
+from ensue.errors import DataError, SettingError
+from ensue.lazy import lazy
+from ensue.learning.state import Count, State, require_trained
+from ensue.learning.state import Metadata as SharedMetadata
+from ensue.metrics import Floats
 from ensue.schedule import require_fixed
 from ensue.settings import changed
 from ensue.tasks.classify.baselines.majority import Majority
 from ensue.tasks.classify.baselines.mean_vectors import MeanVectors
 from ensue.tasks.classify.baselines.tfidf import Tfidf
 from ensue.tasks.classify.catalogue import BEST, MODELS, PAIRED, SHARED
-from ensue.tasks.classify.dataset import Passages, Remembered, Sides
-from ensue.tasks.classify.metadata import Metadata
-from ensue.tasks.classify.model import Baseline, Model, Network
-from ensue.tasks.classify.models.centrality import TABLE_2, Shape
-from ensue.tasks.classify.sentences import SentencePassages
-from ensue.tasks.classify.settings import CountingSettings, TextSettings
+from ensue.tasks.classify.dataset import Mask, Remembered, Sides, text_hashes, word_counts
+from ensue.tasks.classify.ensembles import blend
+from ensue.tasks.classify.model import Baseline, Model, Network, Shape
+from ensue.tasks.classify.settings import TABLE_2, CountingSettings, TextSettings
 from ensue.text.encoder import Encoder
+from ensue.text.linear import log_softmax
 from ensue.text.tokens import Tokenizer
-from ensue.training.optimizer import RowAdam, make_optimizer
+
+if TYPE_CHECKING:  # of networks, which need torch
+    from ensue.tasks.classify import neural, passages
+    from ensue.tasks.classify.passages import PassageBatches
+    from ensue.training import optimizer
+    from ensue.training.optimizer import RowAdam
+else:
+    neural = lazy("ensue.tasks.classify.neural")
+    passages = lazy("ensue.tasks.classify.passages")
+    optimizer = lazy("ensue.training.optimizer")
+
+Weight = Annotated[float, Field(ge=0, le=1e12)]
+Scale = Annotated[float, Field(ge=1e-12, le=1e12)]
+
+
+@dataclass(kw_only=True)
+class Metadata(SharedMetadata):
+    """What a classifier learned, and how it did on held-out texts."""
+
+    texts: Count
+    """Learned so far."""
+    labels: Annotated[list[str], Field(min_length=2)]
+    """In the order of the columns of scores."""
+    paired: bool
+    """Whether pairs of texts were learned."""
+    architecture: Annotated[str, Field(pattern="^(flat|hierarchical|pair)$")]
+    """What the data made of ``architecture="auto"``: flat, hierarchical or pair."""
+    temperature: dict[str, Scale]
+    """By model, what its scores are divided by; 1 for those left out."""
+    strength: dict[str, Scale]
+    """By baseline, how much the data counts beside the penalty."""
+    calibration_error: dict[str, float]
+    """By model, on held-out texts."""
+    validation_accuracy: dict[str, float]
+    """By model, on held-out texts."""
+    notes: list[str]
+    """What who trains should know."""
+    encoder: Annotated[list[float], Field(min_length=1, max_length=8)] | None = None
+    """What the sentence encoder makes of a text that is always the same, so that no other takes its place."""
+    known_vectors: Count = 0
+    """Words that have a vector in the file."""
+    log: list[dict[str, int | float]] = field(default_factory=list)
+    """A row an epoch: accuracy, loss, and how fast the word graphs mix."""
+    residual: bool = False
+    """Whether the network's scores are added to those of the mean-vector row."""
+    blend: Annotated[dict[str, Weight], Field(min_length=1)] | None = None
+    """The weight of each model in the pool; ``None`` where nothing is pooled."""
 
 
 class ClassifyState(State[Network]):
@@ -57,7 +107,7 @@ class ClassifyState(State[Network]):
             texts=0, labels=[], paired=False, architecture="flat", temperature={}, strength={}, calibration_error={},
             validation_accuracy={}, notes=[],
         )  # fmt: skip
-        self.train_prints = torch.zeros(0, dtype=torch.int64)
+        self.train_prints: Index = np.zeros(0, np.int64)
         """(distinct training texts,) hashes, by which test texts among the training data are detected."""
         self.remembered: Remembered | None = None
         """Held-out texts with the codes of their labels, on which updates are tested."""
@@ -111,31 +161,78 @@ class ClassifyState(State[Network]):
         )
         return tuple(map(encode, texts.texts))
 
-    def passages(self, sides: Sides, targets: Index | None = None) -> Passages:
-        """Encoded texts as the network reads them.
+    def scores(self, texts: Texts, counting: str | None = None) -> Floats:
+        """Return calibrated probabilities, (texts, labels), the same that :meth:`predict` gives.
+
+        Args:
+            texts: any number; their labels are ignored.
+            counting: name of a baseline in place of the model; of a blend also ``network``, its network alone.
+
+        Raises:
+            DataError: pairs where the model was trained on single texts, or the reverse.
+            SettingError: not trained.
+        """
+        require_trained(self.model)
+        return self.probabilities(self.encode(texts), counting)
+
+    def probabilities(self, sides: Sides, counting: str | None = None) -> Floats:
+        """Return the scores of texts that are encoded already; see :meth:`scores`.
+
+        A record without words gets the relative frequencies of the labels.
+        """
+        name = counting or self.model_name
+        scores = self.raw_scores(sides, counting) / self.metadata.temperature.get(name, 1.0)
+        probabilities: Floats = np.exp(log_softmax(scores))
+        if (is_empty := word_counts(sides) == 0).any():
+            majority = self.counting["majority"]
+            assert isinstance(majority, Majority)
+            probabilities[is_empty] = majority.probabilities()
+        if not np.isfinite(probabilities).all():
+            raise SettingError(
+                f"the probabilities of {name} are not finite numbers; fit it again with settings closer to the defaults"
+            )
+        return probabilities
+
+    def raw_scores(self, sides: Sides, counting: str | None = None) -> Floats:
+        """Return scores before temperature and softmax, (records, labels)."""
+        name = counting or self.model_name
+        if name in self.counting:
+            return self.counting[name].scores(sides)
+        if weights := self.metadata.blend if name != blend.NETWORK else None:
+            used = {part: weight for part, weight in weights.items() if weight} or weights
+            return blend.pool({part: self.raw_scores(sides, part) for part in used}, used)
+        return neural.scores(self.network, self.passages(sides), len(self.labels), self.device)
+
+    def passages(self, sides: Sides, targets: Index | None = None) -> PassageBatches:
+        """Return encoded texts as the network reads them.
 
         Args:
             sides: the texts.
             targets: (texts,) codes of their labels.
 
         Raises:
-            SettingError: a sentence encoder is missing, or not the one that was learned with.
+            SettingError: a sentence encoder is missing, or not the one that the network was trained with.
         """
         if self.encoder is None:
-            passages = Passages(sides, targets, documents=self.documents)
+            batches = passages.PassageBatches(sides, targets, documents=self.documents)
         else:
             assert self.metadata.encoder is not None
             self.encoder.require(self.metadata.encoder)
-            passages = SentencePassages(sides, targets, self.encoder)
+            batches = passages.SentencePassages(sides, targets, self.encoder)
         if self.metadata.residual:
-            row = self.counting["vectors"].scores(sides)
-            passages.below = (row / self.metadata.temperature["vectors"]).float()
-        return passages
+            baseline_scores = self.counting["vectors"].scores(sides) / self.metadata.temperature["vectors"]
+            batches.below = baseline_scores.astype(np.float32)
+        return batches
+
+    def seen(self, texts: Texts) -> Mask:
+        """Return a (texts,) mask of the texts that are among the training texts, ignoring case and spaces."""
+        return np.isin(text_hashes(texts), self.train_prints)
 
     def new_optimizer(self) -> RowAdam:
         """Return an optimizer with L2 on everything but the word vectors, whose rows move when a batch touches them."""
         assert self.schedule is not None
-        return make_optimizer(self.module, self.schedule, undecayed=[self.module.get_parameter("table.weight")])
+        undecayed = [self.module.get_parameter("table.weight")]
+        return optimizer.make_optimizer(self.module, self.schedule, undecayed=undecayed)
 
     def make_network(self, num_words: int, dim: int) -> Network:
         """Return an untrained network where torch makes tensors."""
@@ -143,20 +240,21 @@ class ClassifyState(State[Network]):
         network: Network = MODELS[self.model_name].make(self.settings, shape)
         return network
 
-    def new_counting(self, name: str, strength: float, matrix: Tensor | None = None) -> Baseline:
-        """One of ``COUNTING`` that has learned nothing.
+    def new_baseline(self, name: str, strength: float, matrix: npt.NDArray[np.float32] | None = None) -> Baseline:
+        """Return an untrained baseline.
 
         Args:
-            name: which.
-            strength: how much the data counts beside the penalty.
+            name: one of ``COUNTING``.
+            strength: weight of the data relative to the penalty.
             matrix: (words, dim) vectors of the words, for ``vectors``.
         """
-        num_labels, kind = len(self.labels), MODELS[name].make
+        num_labels = len(self.labels)
+        kind = MODELS[name].make
         if kind is Majority:
-            return Majority(torch.zeros(num_labels, dtype=torch.int64))
+            return Majority(np.zeros(num_labels, np.int64))
         if kind is Tfidf:
             model = Tfidf(num_labels, strength)
             model.vocabulary = self.tokenizer.vocabulary
             return model
-        matrix = torch.zeros(0, 0) if matrix is None else matrix
+        matrix = np.zeros((0, 0), np.float32) if matrix is None else matrix
         return MeanVectors(num_labels, strength, matrix, 2 if self.metadata.paired else 1)

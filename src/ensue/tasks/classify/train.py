@@ -2,41 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
-import torch
-from torch import Tensor
 
 from ensue.data.texts import Texts, hold_out_texts
 from ensue.data.texts.labels import require_known
 from ensue.errors import DataError, SettingError
-from ensue.learning.life import Example, Split, of_texts, train_network
+from ensue.lazy import lazy
+from ensue.learning.life import Example, Split, of_texts
 from ensue.lines import plural
 from ensue.settings import require_encoder, require_file
-from ensue.tasks.classify import infer
 from ensue.tasks.classify.baselines.mean_vectors import MeanVectors
 from ensue.tasks.classify.calibration import calibration_error, temperature
 from ensue.tasks.classify.catalogue import COUNTING, MODELS
-from ensue.tasks.classify.choice import adds_nothing, choose_blend, decide, held_out_metric, stand_on_row, usable_texts
-from ensue.tasks.classify.cross_fitting import Data, Unlearned, count_best
-from ensue.tasks.classify.dataset import Sides, codes, drawn, prints
-from ensue.tasks.classify.embedding import learn_words, start_vectors
+from ensue.tasks.classify.choice import adds_nothing, choose_blend, decide
+from ensue.tasks.classify.cross_fitting import Data, Unseen, fit_baseline
+from ensue.tasks.classify.dataset import Sides, codes, sampled, text_hashes, usable_texts
 from ensue.tasks.classify.ensembles import blend
-from ensue.tasks.classify.metadata import Metadata
-from ensue.tasks.classify.mixing_time import Log, mixing
-from ensue.tasks.classify.model import Network
-from ensue.tasks.classify.models.centrality import LEARNED_DIM
-from ensue.tasks.classify.settings import ALIGNMENT, SCHEDULE, CountingSettings, TextSettings
-from ensue.tasks.classify.sizes import LEARNED, MOST, MOST_LEARNED, schedule_for
-from ensue.tasks.classify.state import ClassifyState
+from ensue.tasks.classify.settings import (
+    ALIGNMENT,
+    MAX_EPOCHS,
+    MAX_EPOCHS_OF_BEST,
+    SCHEDULE,
+    WIDTHS_WITHOUT_VECTORS,
+    CountingSettings,
+    TextSettings,
+    schedule_for,
+)
+from ensue.tasks.classify.state import ClassifyState, Metadata
 from ensue.text.tokens import split_words
+from ensue.text.vectors import fit_tokenizer, initial_vectors
 from ensue.training.checkpoint import Checkpoint
 from ensue.training.report import Report
 
-DOCUMENT = (64, 3)
+if TYPE_CHECKING:  # needs torch
+    from ensue.tasks.classify import fit_network
+else:
+    fit_network = lazy("ensue.tasks.classify.fit_network")
+
+DOCUMENT_WORDS, DOCUMENT_SENTENCES = 64, 3
 """Texts of more words and sentences than this on average are documents."""
 
 
@@ -46,34 +55,36 @@ def split(state: ClassifyState, data: Texts, valid: Texts | None) -> Split[Texts
     if state.encoder is not None:
         require_encoder(state.encoder.name)
     require_labels(data, "training data")
-    data, joined = data.join_spellings()
-    if valid is not None:
-        train, rule = data, ""
-    else:
+    data, spelling_notes = data.join_spellings()
+    train = data
+    rule = ""
+    if valid is None:
         train, valid, rule = hold_out_texts(data, seed=state.seed)
         require_labels(train, "training data")
     _require_like(train, valid)
     labelled = data if state.schedule is None else train  # baselines are trained on held-out texts too
     labels = labelled.labels.unique().sort().to_list() if labelled.labels is not None else []
-    valid, matched = valid.match_spellings(labels)
+    valid, valid_notes = valid.match_spellings(labels)
     assert valid.labels is not None
     require_known(valid.labels, labels, "validation data")
-    notes = (*joined, *(f"validation data: {sentence}" for sentence in matched))
+    notes = (*spelling_notes, *(f"validation data: {note}" for note in valid_notes))
     return Split(train, valid, data if rule else None, rule, notes)
 
 
 def train(state: ClassifyState, split: Split[Texts], checkpoint: Checkpoint) -> Generator[Report, None, Split[Texts]]:
     """Fit vocabulary and baselines, then the network, then what held-out texts decide."""
     assert split.valid is not None
-    _learn_words(state, split.train if state.schedule is not None or split.full is None else split.full)
+    _fit_vocabulary(state, split.train if state.schedule is not None or split.full is None else split.full)
     state.metadata.notes += split.notes
-    data, valid = Data.of(state, split.train), Data.of(state, split.valid)
+    data = Data.of(state, split.train)
+    valid = Data.of(state, split.valid)
     _note_cuts(state, data.sides)
-    baseline_scores = _count(state, data, valid)
+    baseline_scores = _fit_baselines(state, data, valid)
     if state.schedule is None:
         return split
     is_behind = partial(adds_nothing, state, valid, baseline_scores) if state.model_name == "blend" else None
-    yield from _train(state, data, valid, checkpoint, is_behind)
+    _fit_settings(state, len(data.targets))
+    yield from fit_network.fit(state, data, valid, checkpoint, is_behind)
     costs: dict[str, float] = {}
     if state.model_name == "blend":
         _calibrate(state, blend.NETWORK, valid)
@@ -92,10 +103,10 @@ def refit(state: ClassifyState, full: Texts, checkpoint: Checkpoint) -> Iterator
     sides, targets = state.encode(full), codes(full, state.labels)
     for name, former in state.counting.items():
         matrix = former.matrix if isinstance(former, MeanVectors) else None
-        baseline = state.new_counting(name, state.metadata.strength[name], matrix)
+        baseline = state.new_baseline(name, state.metadata.strength[name], matrix)
         baseline.count(sides, targets)
         state.counting[name] = baseline
-    state.train_prints = torch.from_numpy(np.unique(prints(full)))
+    state.train_prints = np.unique(text_hashes(full))
     state.metadata.texts = len(full)
     return iter(())
 
@@ -103,11 +114,12 @@ def refit(state: ClassifyState, full: Texts, checkpoint: Checkpoint) -> Iterator
 def finish(state: ClassifyState, split: Split[Texts]) -> None:
     """Store held-out texts for the tests of updates."""
     if state.schedule is None:
-        state.model, state.optimizer = state.counting[state.model_name], None
+        state.model = state.counting[state.model_name]
+        state.optimizer = None
     state.remembered = None
     if state.encoder is None and split.valid is not None:  # an encoder reads texts, which are not stored
         targets = codes(split.valid, state.labels)
-        state.remembered = drawn(state.encode(split.valid), targets, state.shared.remembered, state.seed)
+        state.remembered = sampled(state.encode(split.valid), targets, state.shared.remembered, state.seed)
 
 
 def example(state: ClassifyState, valid: Texts, index: int) -> Example | None:
@@ -140,11 +152,11 @@ def _labels_of(texts: Texts, where: str) -> pl.Series:
 def _require_like(train: Texts, valid: Texts) -> None:
     _labels_of(valid, "validation data")
     if valid.paired != train.paired:
-        kinds = ("pairs", "single texts") if valid.paired else ("single texts", "pairs")
-        raise DataError(f"validation data: these are {kinds[0]}, but the training data holds {kinds[1]}")
+        valid_kind, train_kind = ("pairs", "single texts") if valid.paired else ("single texts", "pairs")
+        raise DataError(f"validation data: these are {valid_kind}, but the training data holds {train_kind}")
 
 
-def _learn_words(state: ClassifyState, data: Texts) -> None:
+def _fit_vocabulary(state: ClassifyState, data: Texts) -> None:
     """Take labels, words and metadata from the training data."""
     assert data.labels is not None
     distinct = set(data.labels.to_list())
@@ -152,11 +164,15 @@ def _learn_words(state: ClassifyState, data: Texts) -> None:
     labels = sorted(distinct, key=(lambda label: (int(label), label)) if numbers else None)
     architecture = _architecture(state, data)
     state.select_model(state.model_name, architecture)
-    own = state.settings
-    state.tokenizer = learn_words(
-        data.texts, lower=own.lower, min_count=own.min_count, vectors=own.vectors, extra_words=own.extra_words
+    settings = state.settings
+    state.tokenizer = fit_tokenizer(
+        data.texts,
+        lower=settings.lower,
+        min_count=settings.min_count,
+        vectors=settings.vectors,
+        extra_words=settings.extra_words,
     )
-    state.train_prints = torch.from_numpy(np.unique(prints(data)))
+    state.train_prints = np.unique(text_hashes(data))
     state.metadata = Metadata(
         texts=len(data), labels=labels, paired=data.paired, architecture=architecture, temperature={}, strength={},
         calibration_error={}, validation_accuracy={}, notes=[],
@@ -174,8 +190,9 @@ def _architecture(state: ClassifyState, data: Texts) -> str:
     if isinstance(state.settings, TextSettings) and state.settings.pooling == ALIGNMENT:
         return "flat"
     words = split_words(data.texts[0].head(1000), sentences=True)
-    num_words, num_sentences = len(words.words) / len(words.texts[1:]), words.texts[-1] / len(words.texts[1:])
-    return "hierarchical" if num_words > DOCUMENT[0] and num_sentences > DOCUMENT[1] else "flat"
+    num_texts = len(words.texts) - 1
+    mean_words, mean_sentences = len(words.words) / num_texts, words.texts[-1] / num_texts
+    return "hierarchical" if mean_words > DOCUMENT_WORDS and mean_sentences > DOCUMENT_SENTENCES else "flat"
 
 
 def _note_cuts(state: ClassifyState, sides: Sides) -> None:
@@ -187,7 +204,7 @@ def _note_cuts(state: ClassifyState, sides: Sides) -> None:
         )
 
 
-def _count(state: ClassifyState, data: Data, valid: Data) -> dict[str, Unlearned]:
+def _fit_baselines(state: ClassifyState, data: Data, valid: Data) -> dict[str, Unseen]:
     """Fit the baselines, and return the scores of each for texts that it was not trained on."""
     if missing := int((valid.targets < 0).sum()):
         state.metadata.notes.append(
@@ -196,19 +213,21 @@ def _count(state: ClassifyState, data: Data, valid: Data) -> dict[str, Unlearned
     matrix = _matrix(state)
     if matrix is None and state.model_name == "vectors":
         raise SettingError("model vectors needs a file of word vectors; set vectors=FILE")
-    state.counting, unlearned = {}, {}
+    unseen = {}
+    state.counting = {}
     for name in COUNTING:
         if name == "vectors" and matrix is None:
             continue
-        make = partial(state.new_counting, name, matrix=matrix)
-        baseline = count_best(make, data, valid, _strength(state, name))
-        state.metadata.strength[name], state.counting[name] = baseline.strength, baseline.model
-        unlearned[name] = baseline.unlearned
+        make = partial(state.new_baseline, name, matrix=matrix)
+        fitted = fit_baseline(make, data, valid, _strength(state, name))
+        state.metadata.strength[name] = fitted.strength
+        state.counting[name] = fitted.model
+        unseen[name] = fitted.unseen
         if name != "majority":
-            state.metadata.temperature[name] = baseline.unlearned.temperature()
+            state.metadata.temperature[name] = fitted.unseen.temperature()
     for name in state.counting:
         _note_accuracy(state, name, valid)
-    return unlearned
+    return unseen
 
 
 def _strength(state: ClassifyState, name: str) -> float | None:
@@ -220,13 +239,13 @@ def _strength(state: ClassifyState, name: str) -> float | None:
     return 1.0 if name == "majority" else None
 
 
-def _matrix(state: ClassifyState) -> Tensor | None:
-    """(words, dim) vectors of the file by id, zeros where it has none; ``None`` without a file."""
+def _matrix(state: ClassifyState) -> npt.NDArray[np.float32] | None:
+    """Return the vectors of the file by id, (words, dim), zeros where it has none; ``None`` without a file."""
     path, tokenizer = state.settings.vectors, state.tokenizer
     if path is None:
         return None
-    ids, vectors = start_vectors(path, tokenizer.vocabulary.values, state.settings.dim)
-    matrix = torch.zeros(len(tokenizer.vocabulary), vectors.shape[1])
+    ids, vectors = initial_vectors(path, tokenizer.vocabulary.values, state.settings.dim)
+    matrix = np.zeros((len(tokenizer.vocabulary), vectors.shape[1]), np.float32)
     matrix[ids] = vectors
     state.metadata.known_vectors = len(ids)
     return matrix
@@ -235,70 +254,26 @@ def _matrix(state: ClassifyState) -> Tensor | None:
 def _calibrate(state: ClassifyState, name: str, valid: Data) -> None:
     """Fit the temperature of a network to held-out texts, and note its accuracy and calibration error there."""
     usable = usable_texts(valid.sides, valid.targets)
-    scores = infer.raw_scores(state, valid.sides, None if name == state.model_name else name)
-    targets = torch.from_numpy(valid.targets[usable])
-    state.metadata.temperature[name] = temperature(scores[torch.from_numpy(usable)], targets)
+    scores = state.raw_scores(valid.sides, None if name == state.model_name else name)
+    state.metadata.temperature[name] = temperature(scores[usable], valid.targets[usable])
     _note_accuracy(state, name, valid)
 
 
 def _note_accuracy(state: ClassifyState, name: str, valid: Data) -> None:
-    probabilities = infer.probabilities(state, valid.sides, None if name == state.model_name else name)
+    probabilities = state.probabilities(valid.sides, None if name == state.model_name else name)
     state.metadata.validation_accuracy[name] = float((probabilities.argmax(1) == valid.targets).mean())
     state.metadata.calibration_error[name] = calibration_error(probabilities, valid.targets)
-
-
-def _new_network(state: ClassifyState) -> Network:
-    """An untrained network that starts from the vectors of the file, if there is one."""
-    if state.encoder is not None:
-        return state.new_network(0, state.encoder.dim)
-    num_words, own, vectors = len(state.tokenizer.vocabulary), state.settings, state.counting.get("vectors")
-    if not isinstance(vectors, MeanVectors):
-        return state.new_network(num_words, own.dim or LEARNED_DIM)
-    assert isinstance(own, TextSettings)
-    network, covered = state.new_network(num_words, vectors.matrix.shape[1]), vectors.matrix.any(1)
-    network.place(covered.nonzero()[:, 0], vectors.matrix[covered], tuned=own.tuned)
-    return network
-
-
-def _train(
-    state: ClassifyState, data: Data, valid: Data, checkpoint: Checkpoint, is_behind: Callable[[], bool] | None
-) -> Generator[Report, None, None]:
-    """Train a new network; it ends with its best weights, or where it is behind."""
-    _fit_settings(state, len(data.targets))
-    schedule = state.schedule
-    assert schedule is not None
-    torch.manual_seed(state.seed)
-    state.model = _new_network(state)
-    state.optimizer = state.new_optimizer()
-    passages, valid_passages = (state.passages(part.sides, part.targets) for part in (data, valid))
-    log = Log(checkpoint)
-    reports = train_network(
-        state,
-        passages,
-        lambda: held_out_metric(state, infer.raw_scores(state, valid.sides).argmax(1).numpy(), valid.targets),
-        schedule,
-        arrays=[*passages.arrays(), *valid_passages.arrays()],
-        checkpoint=checkpoint,
-        is_behind=is_behind,
-    )
-    trained = yield from log.follow(reports, lambda: mixing(state, valid_passages))
-    state.metadata.log = log.rows()
-    if trained.best_epoch == schedule.epochs > 1 and not schedule.decay:
-        state.metadata.notes.append(
-            f"the validation metric was still improving after {schedule.epochs} epochs; consider more epochs"
-        )
-    stand_on_row(state, valid)
 
 
 def _fit_settings(state: ClassifyState, num_texts: int) -> None:
     """Fit the settings of a network to the texts, unless it is the paper's, which has its Table 2."""
     vectors, settings = state.counting.get("vectors"), state.settings
-    is_built_in = MODELS[state.model_name].schedule is SCHEDULE  # models from outside say themselves how they train
+    is_built_in = MODELS[state.model_name].schedule is SCHEDULE  # models of other authors have schedules of their own
     if not is_built_in or not isinstance(settings, TextSettings) or not settings.residual:
         return
-    has_own_vectors = not isinstance(vectors, MeanVectors) and state.encoder is None
-    sizes: dict[str, int] = LEARNED if has_own_vectors else {}
+    learns_vectors = not isinstance(vectors, MeanVectors) and state.encoder is None
+    widths: dict[str, int] = WIDTHS_WITHOUT_VECTORS if learns_vectors else {}
     if isinstance(vectors, MeanVectors):
-        sizes = {"hidden": vectors.matrix.shape[1]}
-    schedule = schedule_for(num_texts, MOST_LEARNED if has_own_vectors and len(state.names) > 1 else MOST)
-    state.select_model(state.model_name, state.architecture, {**schedule, **sizes})
+        widths = {"hidden": vectors.matrix.shape[1]}
+    schedule = schedule_for(num_texts, MAX_EPOCHS_OF_BEST if learns_vectors and len(state.names) > 1 else MAX_EPOCHS)
+    state.select_model(state.model_name, state.architecture, {**schedule, **widths})

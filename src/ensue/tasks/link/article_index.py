@@ -8,12 +8,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import polars as pl
-import torch
-from torch import Tensor
 
 from ensue.data.posts.dataset import Articles
 from ensue.metrics import Floats
 from ensue.nn.validation import require_number
+from ensue.text.encoder import Vectors
 from ensue.text.latent import Latent
 from ensue.text.lexical import Kind, KnownWords, Lexical
 from ensue.text.terms import Keys
@@ -44,7 +43,7 @@ class ArticleIndex:
 
     articles: Articles
     terms: dict[str, Lexical]
-    vectors: Tensor
+    vectors: Vectors
     latent: Latent | None = None
     lexical: dict[str, Lexical] = field(init=False)
     _topics: Floats | None = field(init=False, default=None)
@@ -79,7 +78,7 @@ class ArticleIndex:
         """Return an index of some articles, without vectors."""
         terms = _appended({name: Lexical(KINDS[name]) for name in COUNTED}, articles)
         latent = Latent.of(terms["stems"].own_terms(), len(articles))
-        return cls(articles, terms, torch.zeros(len(articles), 0), latent)
+        return cls(articles, terms, np.zeros((len(articles), 0), np.float32), latent)
 
     def observe(self, texts: pl.Series) -> None:
         """Count the words and character n-grams of these texts too: without training no score needs other terms."""
@@ -117,7 +116,7 @@ class ArticleIndex:
         if not new:
             return self, given_columns, new
         added = articles.select(np.array(new))
-        vectors = self.vectors if self.vectors.shape[1] else torch.zeros(len(self) + len(new), 0)
+        vectors = self.vectors if self.vectors.shape[1] else np.zeros((len(self) + len(new), 0), np.float32)
         terms = _appended({name: copy(lexical) for name, lexical in self.terms.items()}, added)
         return ArticleIndex(_concatenated(self.articles, added), terms, vectors, self.latent), given_columns, new
 

@@ -21,7 +21,7 @@ MODELS = Models(
             SCHEDULE,
         ),
         "bag": ("models.network:Linker", LinkSettings(encoder="bag"), None),
-        "sbert": ("models.sbert:Encoder", SbertSettings(), None),
+        "sbert": ("state:Encoder", SbertSettings(), None),
         "tfidf": ("", None, None),
         "bm25": ("", None, None),
     },

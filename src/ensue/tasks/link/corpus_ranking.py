@@ -19,7 +19,6 @@ from ensue.data.near_copies import near_copies
 from ensue.data.posts.dataset import Articles, Posts
 from ensue.metrics import Floats
 from ensue.tasks.link.cut import SuggestedCut, suggested_cut
-from ensue.tasks.link.encode import joined
 from ensue.tasks.link.folds import folds_of
 from ensue.tasks.link.link_metrics import AtCut, Calibration, Mask, at_counts, calibrate, cross_fitted
 from ensue.tasks.link.quotes import Quotes
@@ -180,7 +179,7 @@ def rank(
         grouped: whether to look for posts that say the same.
         reviewed: whether a review is to follow, which weighs what each post says alone too.
     """
-    joined_state, story = joined(state, articles)
+    joined_state, story = state.joined(articles)
     scores, columns = scores_of(joined_state, posts).best(story)
     order = np.argsort(-scores, kind="stable")
     related = _related(articles, posts)
@@ -211,7 +210,7 @@ def labels_of(state: LinkState, articles: Articles, posts: Posts) -> FileLabels 
     related = _related(articles, posts)
     if not related.any() or related.all():
         return None
-    is_trained = np.isin(training_hashes(posts.select(related)), state.train_prints.numpy())
+    is_trained = np.isin(training_hashes(posts.select(related)), state.train_prints)
     return FileLabels(int(related.sum()), int(is_trained.sum()), state.calibration is None)
 
 

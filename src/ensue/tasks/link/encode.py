@@ -8,30 +8,23 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 import polars as pl
-import torch
-from torch import Tensor
 
 from ensue.data.histories import Index
-from ensue.data.posts.dataset import Articles, Posts
-from ensue.errors import SettingError
+from ensue.data.posts.dataset import Posts
 from ensue.learning.state import require_tokens
 from ensue.metrics import Floats
 from ensue.nn.validation import require_ids, require_table
 from ensue.tasks.link.article_index import ArticleIndex
-from ensue.tasks.link.dataset import encode_texts
-from ensue.tasks.link.models.sbert import unit_vectors
-from ensue.tasks.link.pieces import PIECES, with_pieces
-from ensue.tasks.link.remembered import Remembered
+from ensue.tasks.link.pieces import PIECES
 from ensue.tasks.link.settings import LinkSettings
-from ensue.tasks.link.state import LinkState, LinkStateT
-from ensue.text.encoder import Encoder
+from ensue.tasks.link.state import LinkState, Remembered
+from ensue.text.encoder import Vectors
 from ensue.text.lexical import COUNTED, Cells, Counted, counted_terms
 from ensue.text.terms import Terms
-from ensue.text.tokens import Tokens
 from ensue.vocabulary import UNKNOWN
 
 LEXICAL = {"tfidf": "words", "bm25": "bm25"}
-"""The models that only count, and which score of the article index each is."""
+"""Score of the article index that each count-based model is."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,46 +32,47 @@ class EncodedPosts:
     """Posts as numbers.
 
     Attributes:
-        num: how many.
-        terms: by what is counted; those that the model counts, made when asked for.
+        num: number of posts.
+        terms: by kind, counted at the first access.
         vectors: (posts, width) of a network or an encoder, where the model has one.
     """
 
     num: int
     terms: Mapping[Counted, Terms]
-    vectors: Tensor | None
+    vectors: Vectors | None
     _cells: dict[Counted, Cells] = field(default_factory=dict)
 
     def lexical_scores(self, index: ArticleIndex, name: str) -> npt.NDArray[np.float32]:
         """Return the scores of a name in ``ensue.tasks.link.article_index.KINDS``, (posts, articles)."""
         lexical = index.lexical[name]
+        # Whole articles and heads share the columns of their terms, so cells are looked up once per kind.
         if (kind := lexical.counted) not in self._cells:
             self._cells[kind] = index.lexical[kind].cells(self.terms[kind])
         return lexical.scores_of(self._cells[kind], self.num)
 
-    def cosines(self, articles: Tensor) -> Floats:
-        """(posts, articles) with vectors of articles."""
+    def cosines(self, articles: Vectors) -> Floats:
+        """Return cosines with vectors of articles, (posts, articles)."""
         assert self.vectors is not None
-        return (self.vectors @ articles.T).double().numpy()
+        return (self.vectors @ articles.T).astype(np.float64)
 
 
 def encode_posts(state: LinkState, posts: Posts, name: str) -> EncodedPosts:
     """Return posts as numbers for a model of the name, with stored vectors where the state has an index of posts."""
-    if state.post_index is None or not has_vectors(state, name):
+    if state.post_index is None or not state.has_vectors(name):
         return encode_post_texts(state, posts.texts, name)
-    return EncodedPosts(len(posts), TermsOf(posts.texts), torch.from_numpy(state.post_index.vectors_of(posts.ids)))
+    return EncodedPosts(len(posts), TermsOf(posts.texts), state.post_index.vectors_of(posts.ids))
 
 
 def encode_post_texts(state: LinkState, texts: pl.Series, name: str) -> EncodedPosts:
     """Return the texts of posts as numbers for a model of the name."""
-    vectors = vectors_of(state, texts) if has_vectors(state, name) else None
+    vectors = state.vectors(texts) if state.has_vectors(name) else None
     return EncodedPosts(len(texts), TermsOf(texts), vectors)
 
 
-def encode_remembered(state: LinkState, posts: Remembered, chosen: slice | Index) -> EncodedPosts:
+def encode_remembered(state: LinkState, posts: Remembered, rows: slice | Index) -> EncodedPosts:
     """Return some remembered posts as numbers; a network encodes their words again."""
-    selected = posts.select(chosen)
-    vectors = selected.vectors if selected.tokens is None else network_vectors(state, selected.tokens)
+    selected = posts.select(rows)
+    vectors = selected.vectors if selected.tokens is None else state.network.vectors(selected.tokens)
     return EncodedPosts(selected.num, selected.terms, vectors)
 
 
@@ -106,61 +100,19 @@ def kinds_of(name: str) -> tuple[Counted, ...]:
 
 
 def require_remembered(state: LinkState, posts: Remembered) -> None:
-    """Check posts of a file, whoever wrote it, for a model whose index is there.
+    """Check the remembered posts of a folder.
 
     Raises:
         ValueError: they are of another model, or do not fit together.
     """
     require_ids("the articles of pairs", posts.pairs[:, 0], len(state.article_index))
-    network = isinstance(state.settings, LinkSettings)
-    if {*posts.terms} != {*kinds_of(state.model_name)} or (posts.tokens is not None) != network:
+    is_network = isinstance(state.settings, LinkSettings)
+    if {*posts.terms} != {*kinds_of(state.model_name)} or (posts.tokens is not None) != is_network:
         raise ValueError("the stored posts belong to another model")
     if posts.tokens is not None:
         first = -PIECES if state.network_settings.bag else UNKNOWN
         require_tokens("tokens", posts.tokens, len(state.tokenizer.vocabulary), first)
-    if (posts.vectors is not None) != (state.model is not None and not network):
+    if (posts.vectors is not None) != (state.model is not None and not is_network):
         raise ValueError("the stored posts belong to another model")
     if posts.vectors is not None:
-        require_table("vectors", posts.vectors, torch.float32, [posts.num, state.article_index.vectors.shape[1]])
-
-
-def has_vectors(state: LinkState, name: str) -> bool:
-    """Return whether a model also encodes posts as vectors."""
-    return state.model is not None and name not in LEXICAL
-
-
-def vectors_of(state: LinkState, texts: pl.Series) -> Tensor:
-    """See :meth:`ensue.tasks.link.predictor.LinkPredictor.vectors`."""
-    if state.model is None:
-        raise SettingError(f"model {state.model_name} has no network and cannot encode texts")
-    if isinstance(state.model, Encoder):
-        state.model.require(state.metadata.encoder or [])
-        vectors = unit_vectors(state.model, texts)
-        if (width := state.article_index.vectors.shape[1]) not in (0, vectors.shape[1]):
-            raise SettingError(f"encoder {state.model.name!r} makes {vectors.shape[1]} numbers, not {width}")
-        return vectors
-    return network_vectors(state, encoded(state, texts))
-
-
-def encoded(state: LinkState, texts: pl.Series) -> Tokens:
-    """Texts as the network reads them: ids of words and, of words it has no row for, of their pieces."""
-    settings = state.network_settings
-    tokens = state.tokenizer.encode(texts, max_words=settings.max_words, keep_words=settings.bag > 0)
-    return with_pieces(tokens) if settings.bag else tokens
-
-
-def network_vectors(state: LinkState, tokens: Tokens) -> Tensor:
-    """(texts, width) unit vectors of the network on the CPU, of texts as ids of words."""
-    blocks = [block for _, block in encode_texts(state.network.eval(), tokens)]
-    return torch.cat(blocks) if blocks else torch.zeros(0, state.network.width)
-
-
-def joined(state: LinkStateT, articles: Articles) -> tuple[LinkStateT, list[int]]:
-    """See :meth:`ensue.tasks.link.predictor.LinkPredictor.joined`."""
-    index, columns, new = state.article_index.joined(articles)
-    copy = object.__new__(type(state))
-    copy.__dict__ = {**state.__dict__, "_article_index": index}
-    if state.model is not None and len(new):
-        added = vectors_of(state, articles.select(np.array(new)).texts)
-        index.vectors = torch.cat([state.article_index.vectors, added])
-    return copy, columns
+        require_table("vectors", posts.vectors, np.float32, [posts.num, state.article_index.vectors.shape[1]])

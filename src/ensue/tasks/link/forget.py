@@ -11,9 +11,9 @@ import numpy as np
 from ensue.data.posts.dataset import Posts
 from ensue.learning.life import Forgotten, note_remaining_words, remove_examples, remove_hashes, remove_words
 from ensue.store.pack import TABLES
-from ensue.tasks.link.encode import encoded, terms_of, vectors_of
-from ensue.tasks.link.remembered import Remembered
-from ensue.tasks.link.state import LinkState
+from ensue.tasks.link.encode import terms_of
+from ensue.tasks.link.link_metrics import Mask
+from ensue.tasks.link.state import LinkState, Remembered
 from ensue.tasks.link.sync import index_of
 from ensue.tasks.link.train import training_hashes
 from ensue.tasks.link.vector_index import VectorIndex
@@ -74,12 +74,13 @@ def forget_users(
     return forgotten
 
 
-def _held_by(state: LinkState, remembered: Remembered, posts: Posts) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def _held_by(state: LinkState, remembered: Remembered, posts: Posts) -> Mask:
     """Return whether each remembered post is one of some posts, by what the folder holds of it."""
     if remembered.vectors is not None:
-        return ((remembered.vectors @ vectors_of(state, posts.texts).T).amax(1) >= SAME).numpy()
+        same: Mask = (remembered.vectors @ state.vectors(posts.texts).T).max(axis=1) >= SAME
+        return same
     if remembered.tokens is not None:
-        tokens = {*rows_of_tokens(encoded(state, posts.texts))}
+        tokens = {*rows_of_tokens(state.encode(posts.texts))}
         return np.array([row in tokens for row in rows_of_tokens(remembered.tokens)], np.bool_)
     terms = {*_term_rows(terms_of(posts.texts, state.model_name), len(posts))}
     return np.array([row in terms for row in _term_rows(remembered.terms, remembered.num)], np.bool_)

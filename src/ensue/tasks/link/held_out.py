@@ -12,15 +12,13 @@ from ensue.data.posts.corpus import Corpus
 from ensue.lines import plural
 from ensue.metrics import Floats
 from ensue.significance import exceeds_standard_error
-from ensue.tasks.link.encode import encode_posts, encoded, has_vectors, terms_of, vectors_of
+from ensue.tasks.link.encode import encode_posts, terms_of
 from ensue.tasks.link.ensembles.selection import Labelled, Selection, clusters, is_alike, select_weights
 from ensue.tasks.link.folds import FOLDS, folds_of
 from ensue.tasks.link.link_metrics import at_cut, by_row, calibrate, cross_fitted
-from ensue.tasks.link.metadata import Validation
-from ensue.tasks.link.remembered import Remembered
 from ensue.tasks.link.scores import LEARNED, features, names_of, scores_of
 from ensue.tasks.link.settings import LinkSettings
-from ensue.tasks.link.state import LinkState
+from ensue.tasks.link.state import LinkState, Remembered, Validation
 from ensue.text.lexical import chosen_terms
 
 EVEN = 0.5
@@ -29,16 +27,16 @@ _POSTS, _CELLS = 1 << 13, 1 << 23
 """Posts, and scores of a name, that teach at most: a dozen numbers are learned."""
 
 
-def most(state: LinkState) -> int:
+def max_labelled(state: LinkState) -> int:
     """Labelled posts that can teach at once."""
     return min(_POSTS, max(_CELLS // max(len(state.article_index), 1), 2 * FOLDS))
 
 
 def sample(state: LinkState, labelled: Corpus) -> Corpus:
     """Return at most as many posts as can be fitted at once, drawn at random."""
-    if len(labelled) <= most(state):
+    if len(labelled) <= max_labelled(state):
         return labelled
-    return labelled.select(np.sort(np.random.default_rng(state.seed).permutation(len(labelled))[: most(state)]))
+    return labelled.select(np.sort(np.random.default_rng(state.seed).permutation(len(labelled))[: max_labelled(state)]))
 
 
 def folds(state: LinkState, labelled: Corpus) -> Index:
@@ -95,7 +93,7 @@ def _chosen(state: LinkState, labelled: Corpus, names: list[str]) -> tuple[Corpu
     return labelled, select_weights(data, state.seed, together=state.shared.cross_post_prior)
 
 
-def learn_probabilities(state: LinkState, labelled: Corpus, scores: Floats | None = None) -> None:
+def fit_probabilities(state: LinkState, labelled: Corpus, scores: Floats | None = None) -> None:
     """Turn scores into probabilities by labelled posts, and note what a cut at one half gives on held-out folds.
 
     Args:
@@ -137,10 +135,11 @@ def remember(state: LinkState, held: Corpus, num: int) -> Remembered | None:
     sampled = np.sort(np.random.default_rng(state.seed).permutation(usable)[:num])
     if not len(sampled):
         return None
-    selected, name, tokens, vectors = held.select(sampled), state.model_name, None, None
+    selected = held.select(sampled)
     texts = selected.posts.texts
-    if has_vectors(state, name) and isinstance(state.settings, LinkSettings):
-        tokens = encoded(state, texts)
-    elif has_vectors(state, name):
-        vectors = vectors_of(state, texts)
-    return Remembered(len(sampled), selected.pairs, terms_of(texts, name), tokens, vectors)
+    tokens = vectors = None
+    if state.has_vectors() and isinstance(state.settings, LinkSettings):
+        tokens = state.encode(texts)
+    elif state.has_vectors():
+        vectors = state.vectors(texts)
+    return Remembered(len(sampled), selected.pairs, terms_of(texts, state.model_name), tokens, vectors)

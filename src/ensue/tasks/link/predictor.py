@@ -6,45 +6,48 @@ import io
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import numpy as np
 import polars as pl
-import torch
 from pydantic import Field
-from torch import Tensor
 
 from ensue.answers import LinkAnswer, LinkExplanation
 from ensue.arguments import require_records
 from ensue.data.files import read_stored
+from ensue.data.histories import Index
 from ensue.data.posts.corpus import Corpus
 from ensue.data.posts.dataset import Articles, Posts
 from ensue.errors import DataError
+from ensue.lazy import lazy
 from ensue.learning import life
 from ensue.learning.life import NO_TRAINING, resize_embeddings, train_update
 from ensue.learning.state import Contents, Folders
 from ensue.lines import plural
-from ensue.metrics import Floats
 from ensue.nn.validation import require_table
 from ensue.records import Post
 from ensue.store.folder import read_file
 from ensue.store.pack import NETWORK, read_tensors
-from ensue.tasks.link import encode, explain, infer, scores, train
+from ensue.tasks.link import answers, scores, train
 from ensue.tasks.link.article_index import COUNTED, ArticleIndex
-from ensue.tasks.link.encode import require_remembered, vectors_of
+from ensue.tasks.link.encode import require_remembered
 from ensue.tasks.link.link_metrics import Calibration
-from ensue.tasks.link.remembered import Remembered
 from ensue.tasks.link.scores import LinkScores, names_of
 from ensue.tasks.link.settings import LinkSettings, SbertSettings
-from ensue.tasks.link.state import LinkState
-from ensue.tasks.link.train import links, training_hashes
-from ensue.text.encoder import Encoder
+from ensue.tasks.link.state import LinkState, Remembered
+from ensue.tasks.link.train import training_hashes
+from ensue.text.encoder import Encoder, Vectors
 from ensue.text.latent import Latent
 from ensue.text.lexical import Lexical, require_rising
 from ensue.text.terms import Keys
 from ensue.text.tokens import Tokenizer
 from ensue.training.checkpoint import Checkpoint
 from ensue.training.report import Report
+
+if TYPE_CHECKING:  # needs torch
+    from ensue.tasks.link import fit_network
+else:
+    fit_network = lazy("ensue.tasks.link.fit_network")
 
 Number = Annotated[float, Field(ge=-1e9, le=1e9)]
 _COLUMNS = ("bodies", "titles", "ids")
@@ -61,8 +64,8 @@ class Fitted:
     tokenizer: Tokenizer
     terms: dict[str, Lexical]
     latent: Latent
-    vectors: Annotated[Tensor, torch.float32]
-    train_prints: Annotated[Tensor, torch.int64]
+    vectors: Vectors
+    train_prints: Index
     post_terms: Keys
     linked: tuple[str, ...]
     weights: dict[str, Number]
@@ -80,7 +83,7 @@ class Fitted:
         """
         if {*self.terms} != {*COUNTED}:
             raise ValueError(f"terms: the kinds are not {', '.join(COUNTED)}")
-        require_table("train_prints", self.train_prints, torch.int64, [None])
+        require_table("train_prints", self.train_prints, np.int64, [None])
         require_rising("post_terms", self.post_terms)
 
 
@@ -130,7 +133,7 @@ def restore(state: LinkState, fitted: Fitted, path: Path) -> None:
     state.article_index = index = ArticleIndex(_articles(path), fitted.terms, fitted.vectors, fitted.latent)
     if not isinstance(state.model, Encoder):
         width = 0 if state.model is None else state.model.width
-        require_table("vectors", index.vectors, torch.float32, [len(index), width])
+        require_table("vectors", index.vectors, np.float32, [len(index), width])
     if not state.weights.keys() <= {*names_of(state)}:
         raise ValueError("weights: belong to another model")
     if state.remembered is not None:
@@ -139,7 +142,7 @@ def restore(state: LinkState, fitted: Fitted, path: Path) -> None:
 
 def _fill_network(state: LinkState, path: Path) -> None:
     tensors, num_words = read_tensors(path, NETWORK), len(state.tokenizer.vocabulary)
-    require_table("table.weight", tensors["table.weight"], torch.float32, [num_words, None])
+    require_table("table.weight", tensors["table.weight"], np.float32, [num_words, None])
     dim = tensors["table.weight"].shape[1] - state.network_settings.beside
     if dim < 0:
         raise ValueError("the vectors of words are too short for the settings")
@@ -206,7 +209,7 @@ class LinkPredictor(LinkState):
         Args:
             posts: the corpus; of many posts a sample is read.
         """
-        return train.learn(self, posts)
+        return fit_network.learn(self, posts)
 
     def update(self, data: Corpus) -> Report:
         """Learn new articles, and posts about them, on top of what is known, in one pass.
@@ -228,7 +231,7 @@ class LinkPredictor(LinkState):
         metadata.updates += 1
         self.linked = tuple(sorted({*self.linked, *linked.posts.about}))
         if len(linked):
-            self.train_prints = torch.from_numpy(np.union1d(self.train_prints.numpy(), training_hashes(linked.posts)))
+            self.train_prints = np.union1d(self.train_prints, training_hashes(linked.posts))
             self.post_terms = np.union1d(self.post_terms, index.word_terms(linked.posts.texts))
         metadata.articles = len(index)
         metadata.posts += len(linked)
@@ -240,9 +243,9 @@ class LinkPredictor(LinkState):
                 texts = [linked_articles.texts, linked.posts.texts]
                 self.tokenizer.add(texts, min_count=self.network_settings.least_count)
                 resize_embeddings(self, len(self.tokenizer.vocabulary))
-                *_, report = train_update(self, links(self, linked))
+                *_, report = train_update(self, fit_network.links(self, linked))
                 self.network.eval()
-            index.vectors = vectors_of(self, index.articles.texts)
+            index.vectors = self.vectors(index.articles.texts)
         return report
 
     def predict(self, records: Sequence[Post], k: int = 10, *, evidence: bool = True) -> list[LinkAnswer]:
@@ -256,7 +259,7 @@ class LinkPredictor(LinkState):
         Raises:
             SettingError: not trained, or ``k`` below 1.
         """
-        return infer.predict(self, require_records(records, Post), k, evidence=evidence)
+        return answers.predict(self, require_records(records, Post), k, evidence=evidence)
 
     def explain(self, records: Sequence[Post], k: int = 3) -> list[LinkExplanation]:
         """The drop of the best article's score without each word of the post, and the sentences it matches.
@@ -264,7 +267,7 @@ class LinkPredictor(LinkState):
         Raises:
             SettingError: not trained.
         """
-        return explain.explain(self, require_records(records, Post), k)
+        return answers.explain(self, require_records(records, Post), k)
 
     def scores(self, posts: Posts, name: str | None = None) -> LinkScores:
         """Scores of posts with the articles, a block of posts at a time.
@@ -277,28 +280,6 @@ class LinkPredictor(LinkState):
             SettingError: not trained.
         """
         return scores.scores_of(self, posts, name)
-
-    def joined(self, articles: Articles) -> tuple[Self, list[int]]:
-        """A copy with more articles, and the columns of these.
-
-        The original stays as it is. An article that is there with the same text is not added again.
-
-        Raises:
-            SettingError: not trained.
-        """
-        return encode.joined(self, articles)
-
-    def probabilities(self, scores: Floats) -> Floats | None:
-        """P(relevant) of scores, or ``None`` where nothing was labelled to learn it from."""
-        return infer.probabilities(self, scores)
-
-    def vectors(self, texts: pl.Series) -> Tensor:
-        """(texts, width) unit vectors of the network on the CPU; 0 for texts without a word.
-
-        Raises:
-            SettingError: there is no network; a sentence encoder is missing, or not the one that was learned with.
-        """
-        return encode.vectors_of(self, texts)
 
     @property
     def trained(self) -> object | None:

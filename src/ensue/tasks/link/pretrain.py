@@ -34,9 +34,7 @@ from ensue.data.posts.dataset import Articles
 from ensue.learning.state import module_of
 from ensue.lines import plural
 from ensue.schedule import Schedule
-from ensue.tasks.link.batch import Batch
-from ensue.tasks.link.dataset import text_blocks
-from ensue.tasks.link.encode import encoded
+from ensue.tasks.link.batches import Batch, text_blocks
 from ensue.tasks.link.models.losses import contrastive_loss
 from ensue.tasks.link.models.network import Linker
 from ensue.tasks.link.pieces import PIECES, PIECES_A_WORD, pieces_of
@@ -233,7 +231,7 @@ def pretrain(state: LinkState, articles: Articles, checkpoint: Checkpoint) -> Ge
     """
     network, settings = module_of(state.network), state.network_settings
     assert isinstance(network, Linker)
-    tokens = encoded(state, articles.texts)
+    tokens = state.encode(articles.texts)
     if settings.bag:
         num_words = len(state.tokenizer.vocabulary)
         weights = term_weights(tokens, num_words)
@@ -276,4 +274,4 @@ def headline_words(state: LinkState, articles: Articles) -> np.ndarray[tuple[int
     """(articles,) how many words of each are its headline."""
     headed = (articles.titles != "") & (articles.titles != articles.bodies)
     silent = pl.Series([""] * len(articles), dtype=pl.String)
-    return encoded(state, articles.titles.zip_with(headed, silent)).lengths
+    return state.encode(articles.titles.zip_with(headed, silent)).lengths

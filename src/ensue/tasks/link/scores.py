@@ -18,8 +18,7 @@ from ensue.tasks.link.ensembles.neighbours import Neighbours
 from ensue.tasks.link.ensembles.selection import UNTRAINED
 from ensue.tasks.link.ensembles.weighted_sum import log_shares, standardised, transductive_prior, weighted_sum
 from ensue.tasks.link.link_metrics import by_row
-from ensue.tasks.link.remembered import Remembered
-from ensue.tasks.link.state import LinkState
+from ensue.tasks.link.state import LinkState, Remembered
 from ensue.text.encoder import Encoder
 from ensue.text.terms import Terms, concatenated_terms
 

@@ -12,7 +12,6 @@ from typing import NamedTuple
 import numpy as np
 
 from ensue.data.posts.dataset import Posts
-from ensue.tasks.link.encode import vectors_of
 from ensue.tasks.link.state import LinkState
 from ensue.tasks.link.vector_index import VectorIndex, text_hashes
 from ensue.text.encoder import Encoder
@@ -62,7 +61,7 @@ def sync(state: LinkState, posts: Posts, folder: Path, progress: Callable[[int, 
     committed, interval = time.monotonic(), COMMIT_INTERVAL
     for low in range(0, len(new), BATCH_SIZE):
         batch = new[low : low + BATCH_SIZE]
-        vectors = vectors_of(state, posts.texts.gather(batch)).numpy()
+        vectors = state.vectors(posts.texts.gather(batch))
         index.add(posts.ids.gather(batch), hashes[batch], vectors)
         if (started := time.monotonic()) - committed > interval:
             index.save()

@@ -12,22 +12,29 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
-import torch
 
 from ensue.data.histories import Index
 from ensue.errors import ModelFolderError, SettingError
-from ensue.nn.topk import import_faiss, topk
+from ensue.lazy import lazy
 from ensue.nn.validation import require_table
 from ensue.store.checksums import chunks, opened, require_sum, sums_of
 from ensue.store.folder import Contents, damage, described, read_settings, read_unchanged, write_folder
 from ensue.store.pack import files_of, read_packed
 from ensue.text.lexical import require_rising
 from ensue.text.terms import Keys
+
+if TYPE_CHECKING:  # vectors are made by networks and encoders, which need torch
+    import torch
+
+    from ensue.nn import topk
+else:
+    torch = lazy("torch")
+    topk = lazy("ensue.nn.topk")
 
 Vectors = npt.NDArray[np.float32]
 LISTS = "lists.faiss"
@@ -81,7 +88,7 @@ class Rows:
             ValueError: they do not, or an id occurs twice.
         """
         for chunk in self.vectors:
-            require_table("vectors", chunk, torch.float32, [None, self.vectors[0].shape[-1]])
+            require_table("vectors", chunk, np.float32, [None, self.vectors[0].shape[-1]])
         if not self.vectors or sum(map(len, self.vectors)) != len(self.ids):
             raise ValueError(f"vectors: they are not of the {len(self.ids)} ids")
         require_rising("numbers", self.numbers.view(np.uint64))
@@ -244,7 +251,7 @@ class VectorIndex:
         """
         if not len(self) or (num_lists is not None and num_lists < 1):
             raise SettingError("lists need at least one text, and there must be at least one list")
-        faiss = import_faiss()
+        faiss = topk.import_faiss()
         num_lists = max(1, min(num_lists or round(len(self) ** 0.5), len(self) // MIN_ROWS_PER_LIST))
         step = max(1, len(self) // (MIN_ROWS_PER_LIST * num_lists))
         lists = faiss.index_factory(self.rows.dim, f"IVF{num_lists},Flat", faiss.METRIC_INNER_PRODUCT)
@@ -263,7 +270,7 @@ class VectorIndex:
         """
         files: dict[str, Contents] = {**described(_SUMMARY, _CARD), **files_of(self.rows)}
         if (lists := self._inverted_lists()) is not None:
-            files[LISTS] = [import_faiss().serialize_index(lists).data]
+            files[LISTS] = [topk.import_faiss().serialize_index(lists).data]
         write_folder(self.folder, files, like=self._like)
 
     def search(
@@ -293,17 +300,17 @@ class VectorIndex:
                 block = units[low : low + step]
                 # The best of each chunk, side by side, hold the best of all.
                 best_of_chunks = [
-                    (topk(torch.from_numpy(block @ chunk.T), k), span.start) for span, chunk in self.rows.chunks()
+                    (topk.topk(torch.from_numpy(block @ chunk.T), k), span.start) for span, chunk in self.rows.chunks()
                 ]
                 candidates = torch.cat([chunk_rows + start for (_, chunk_rows), start in best_of_chunks], 1)
-                best, columns = topk(torch.cat([values for (values, _), _ in best_of_chunks], 1), k)
+                best, columns = topk.topk(torch.cat([values for (values, _), _ in best_of_chunks], 1), k)
                 scores[low : low + step, : best.shape[1]] = best
                 rows[low : low + step, : best.shape[1]] = candidates.gather(1, columns)
         else:
             lists = self._inverted_lists(mapped=True)
             if lists is None or nprobe < 1:
                 raise SettingError(f"nprobe is {nprobe}; make lists with cluster first, and give at least 1")
-            parameters = import_faiss().SearchParametersIVF(nprobe=nprobe)
+            parameters = topk.import_faiss().SearchParametersIVF(nprobe=nprobe)
             scores, numbers = lists.search(units, k, params=parameters)
             scores[numbers == -1] = -np.inf
             rows = np.searchsorted(self.rows.numbers, numbers)
@@ -338,7 +345,7 @@ class VectorIndex:
         """
         if not self.rows.num_lists or (self._lists is not None and (mapped or not self._is_mapped)):
             return self._lists
-        faiss, path = import_faiss(), self.folder / LISTS
+        faiss, path = topk.import_faiss(), self.folder / LISTS
         with opened(self.folder, LISTS) as file:
             require_sum(self.folder, LISTS, sums_of(self.folder).get(LISTS, ""), chunks(file))
         with damage(self.folder):

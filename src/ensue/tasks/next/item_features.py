@@ -258,7 +258,7 @@ def _encode(encoder: ColumnEncoder, first: int, column: pl.Series) -> Cells:
     if encoder.sentence_encoder:
         sentence_encoder = _sentence_encoder(encoder.sentence_encoder)
         sentence_encoder.require(encoder.probe[:8])
-        return _components(sentence_encoder.vectors(column.fill_null("").to_list()).numpy(), first)
+        return _components(sentence_encoder.vectors(column.fill_null("").to_list()), first)
     known = pl.DataFrame({"piece": encoder.values, "token": range(first, first + len(encoder.values))})
     pieces = pl.DataFrame({"row": range(len(column)), "piece": _pieces(column, encoder.kind)}).explode("piece")
     tokens_of_rows = pieces.join(known, on="piece", how="inner", maintain_order="left")

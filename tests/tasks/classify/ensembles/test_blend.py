@@ -6,42 +6,41 @@ from typing import cast
 
 import numpy as np
 import pytest
-import torch
 from scipy.optimize import minimize
-from torch import Tensor
 
 from ensue.data.texts import Texts
 from ensue.evaluation.comparison import compare
 from ensue.tasks.classify.ensembles.blend import choose_weights, pool, smoothed
-from ensue.tasks.classify.infer import raw_scores
 from ensue.tasks.classify.predictor import ClassifyPredictor
+from ensue.text.linear import log_softmax
 from tests.tasks.classify.contract import planted
 from tests.tasks.classify.test_predictor import fitted
 
 
-def _log(rows: list[list[float]]) -> Tensor:
-    return torch.tensor(rows, dtype=torch.float64).log()
+def _log(rows: list[list[float]]) -> np.ndarray:
+    logs: np.ndarray = np.log(np.array(rows))
+    return logs
 
 
 def test_pool_by_hand() -> None:
     # 0.8^1 * 0.5^2 = 0.2 against 0.2^1 * 0.5^2 = 0.05: shares 0.8 and 0.2; then 0.6 * 0.9^2 = 0.486 against 0.004
     scores = {"network": _log([[0.8, 0.2], [0.6, 0.4]]), "tfidf": _log([[0.5, 0.5], [0.9, 0.1]])}
-    found = pool(scores, {"network": 1.0, "tfidf": 2.0}).softmax(1)
+    found = np.exp(log_softmax(pool(scores, {"network": 1.0, "tfidf": 2.0})))
     assert found[0].tolist() == pytest.approx([0.8, 0.2])
     assert found[1].tolist() == pytest.approx([0.486 / 0.49, 0.004 / 0.49])
 
 
 def test_weights_are_those_of_least_loss() -> None:
-    random = torch.Generator().manual_seed(0)
-    targets = torch.randint(3, (400,), generator=random)
-    hint = torch.nn.functional.one_hot(targets, 3).double()
+    random = np.random.default_rng(0)
+    targets = random.integers(3, size=400)
+    hint = np.eye(3)[targets]
     scores = {
-        name: sharp * hint + torch.randn(400, 3, generator=random, dtype=torch.float64)
+        name: sharp * hint + random.normal(size=(400, 3))
         for name, sharp in (("network", 1.5), ("tfidf", 0.7), ("vectors", 0.3))
     }
     found = choose_weights(scores, targets)
-    logs = np.stack([values.log_softmax(1).numpy() for values in scores.values()])
-    wanted = smoothed(targets, 3).numpy()
+    logs = np.stack([log_softmax(values) for values in scores.values()])
+    wanted = smoothed(targets, 3)
 
     def loss(weights: np.ndarray) -> float:
         pooled = np.einsum("m,mtl->tl", weights, logs)
@@ -52,9 +51,9 @@ def test_weights_are_those_of_least_loss() -> None:
 
 
 def test_a_model_that_misleads_has_no_weight() -> None:
-    targets, random = torch.arange(90) % 3, torch.Generator().manual_seed(1)
-    hint = torch.nn.functional.one_hot(targets, 3).double()
-    noise = torch.randn(2, 90, 3, generator=random, dtype=torch.float64) / 2
+    targets = np.arange(90) % 3
+    hint = np.eye(3)[targets]
+    noise = np.random.default_rng(1).normal(size=(2, 90, 3)) / 2
     found = choose_weights({"network": hint + noise[0], "tfidf": noise[1] - hint}, targets)
     assert found["tfidf"] == 0 < found["network"]
 
@@ -62,18 +61,14 @@ def test_a_model_that_misleads_has_no_weight() -> None:
 def test_few_texts_leave_a_weight_near_where_it_was() -> None:
     # One text of two labels, whose label has the odds e^1: the slope of ln(1 + e^-w) + (w - 0)² / 2 is 0 where
     # w = 1 / (1 + e^w): w = 0.4010 gives 1 / 2.4933 = 0.4011.
-    scores, targets = {"network": torch.tensor([[1.0, 0.0]])}, torch.zeros(1, dtype=torch.int64)
+    scores, targets = {"network": np.array([[1.0, 0.0]])}, np.zeros(1, np.int64)
     assert choose_weights(scores, targets, {"network": 0.0})["network"] == pytest.approx(0.4010, abs=2e-4)
-    assert choose_weights({"network": torch.zeros(0, 2)}, targets[:0], {"network": 0.25}) == {"network": 0.25}
+    assert choose_weights({"network": np.zeros((0, 2))}, targets[:0], {"network": 0.25}) == {"network": 0.25}
 
 
 def test_no_texts_no_preference() -> None:
-    assert choose_weights(
-        {"network": torch.zeros(0, 2), "tfidf": torch.zeros(0, 2)}, torch.zeros(0, dtype=torch.int64)
-    ) == {
-        "network": 1.0,
-        "tfidf": 1.0,
-    }
+    no_texts = {"network": np.zeros((0, 2)), "tfidf": np.zeros((0, 2))}
+    assert choose_weights(no_texts, np.zeros(0, np.int64)) == {"network": 1.0, "tfidf": 1.0}
 
 
 @pytest.fixture(scope="module")
@@ -84,9 +79,8 @@ def blended() -> ClassifyPredictor:
 def test_a_blend_is_its_parts(blended: ClassifyPredictor) -> None:
     texts = Texts.of(planted(30, 2))
     sides, weights = blended.encode(texts), blended.metadata.blend or {}
-    parts = torch.stack([weight * raw_scores(blended, sides, name).double().log_softmax(1)
-                         for name, weight in weights.items()])  # fmt: skip
-    wanted = (parts.sum(0) / blended.metadata.temperature["blend"]).softmax(1).numpy()
+    parts = [weight * log_softmax(blended.raw_scores(sides, name)) for name, weight in weights.items()]
+    wanted = np.exp(log_softmax(np.sum(parts, axis=0) / blended.metadata.temperature["blend"]))
     assert blended.scores(texts) == pytest.approx(wanted)
     assert set(weights) == {"network", "tfidf"}
 

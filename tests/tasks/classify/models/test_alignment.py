@@ -8,9 +8,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from ensue.tasks.classify.dataset import Passages, Sides
+from ensue.tasks.classify.dataset import Sides
+from ensue.tasks.classify.model import Shape
 from ensue.tasks.classify.models.alignment import Alignment
-from ensue.tasks.classify.models.centrality import Shape, TextClassifier
+from ensue.tasks.classify.models.centrality import TextClassifier
+from ensue.tasks.classify.passages import PassageBatches
 from ensue.tasks.classify.settings import ALIGNMENT, TextSettings
 from ensue.text.tokens import Tokenizer
 
@@ -44,7 +46,7 @@ def test_pairs_are_those_of_a_loop_and_padding_is_invisible() -> None:
     torch.manual_seed(0)
     tokenizer, encoded = sides()
     table, layer = torch.randn(len(tokenizer.vocabulary), 5), Alignment(5, 4, 0.0, paired=True).eval()
-    data = Passages(encoded)
+    data = PassageBatches(encoded)
     together, pooled = layer(lambda items: table[items], data.batch(np.arange(4)))
     for record in range(4):
         ids = [side.select(slice(record, record + 1)).ids.astype(np.int64) for side in encoded]
@@ -63,20 +65,20 @@ def test_words_are_aligned_with_themselves_before_anything_is_learned() -> None:
     tokenizer = Tokenizer.fit([pl.Series(["a b c d"])])
     encoded = tuple(tokenizer.encode(pl.Series([text])) for text in ("a b c", "c"))
     network = TextClassifier(TextSettings(pooling=ALIGNMENT), Shape(len(tokenizer.vocabulary), 50, 2, "pair")).eval()
-    first = network(Passages(encoded).batch(np.arange(1))).words[0]
+    first = network(PassageBatches(encoded).batch(np.arange(1))).words[0]
     assert float(first.weights[0, 2]) > 0.9, "of a b c the last, which the other text holds"
 
 
 @torch.no_grad()
 def test_a_text_of_many_passages_is_aligned_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Passages, "chunk", 16)
+    monkeypatch.setattr(PassageBatches, "max_words", 16)
     torch.manual_seed(0)
     long = [" ".join(f"w{place % 7}" for place in range(40))]
     tokenizer = Tokenizer.fit([pl.Series(long)])
     settings = TextSettings(pooling=ALIGNMENT, hidden=4, head=4, dropout=0.0)
     network = TextClassifier(settings, Shape(len(tokenizer.vocabulary), 5, 2, "flat")).eval()
     encoded = tokenizer.encode(pl.Series(long))
-    batch = Passages((encoded,)).batch(np.arange(1))
+    batch = PassageBatches((encoded,)).batch(np.arange(1))
     assert len(batch.owners) == 3 and network.aligned is not None
     output = network(batch)
     words = network.table.weight[torch.from_numpy(encoded.ids.astype(np.int64))]

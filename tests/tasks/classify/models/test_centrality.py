@@ -11,8 +11,9 @@ from torch import Tensor
 
 from ensue import SettingError
 from ensue.schedule import Schedule
-from ensue.tasks.classify.dataset import Passages
-from ensue.tasks.classify.models.centrality import Level, Shape, TextClassifier
+from ensue.tasks.classify.model import Shape
+from ensue.tasks.classify.models.centrality import Level, TextClassifier
+from ensue.tasks.classify.passages import PassageBatches
 from ensue.tasks.classify.settings import TextSettings
 from ensue.training.optimizer import make_optimizer
 from tests.tasks.classify.test_dataset import counting_up
@@ -42,7 +43,7 @@ def scored(net: TextClassifier, vector: Tensor) -> Tensor:
 @pytest.mark.parametrize("pooling", ["centrality", "centrality-bilinear", "self-attention", "mean", "max", "routing"])
 def test_flat_texts_are_pooled_alone_whatever_stands_beside_them(pooling: str) -> None:
     net, tokens = network(pooling, "flat"), counting_up((5,), (0,), (1,), (7,), (300,))
-    found = net(Passages((tokens,)).batch(np.arange(5))).scores
+    found = net(PassageBatches((tokens,)).batch(np.arange(5))).scores
     bounds = tokens.sentences.tolist()
     for text, (low, high) in enumerate(pairwise(bounds)):
         vectors = net.table(torch.from_numpy(tokens.ids[low:high].astype(np.int64)))
@@ -57,7 +58,7 @@ def test_flat_texts_are_pooled_alone_whatever_stands_beside_them(pooling: str) -
 
 def test_documents_are_sentences_pooled_and_pooled_again() -> None:
     net, tokens = network("centrality", "hierarchical"), counting_up((3, 1, 4), (2,), (0,))
-    found = net(Passages((tokens,), documents=True).batch(np.array([2, 0, 1]))).scores
+    found = net(PassageBatches((tokens,), documents=True).batch(np.array([2, 0, 1]))).scores
     vectors = net.table(torch.from_numpy(tokens.ids.astype(np.int64)))
     sentences = [pooled(net.words, part) for part in vectors.split([3, 1, 4, 2])]
     first, second = pooled(net.sentences, torch.stack(sentences[:3])), pooled(net.sentences, torch.stack(sentences[3:]))
@@ -68,7 +69,7 @@ def test_documents_are_sentences_pooled_and_pooled_again() -> None:
 
 def test_pairs_share_the_encoder_and_are_related_by_equation_10() -> None:
     net, sides = network("max", "pair"), (counting_up((2,), (3,)), counting_up((4,), (1,)))
-    found = net(Passages(sides).batch(np.array([1, 0]))).scores
+    found = net(PassageBatches(sides).batch(np.array([1, 0]))).scores
     for row, pair in ((0, 1), (1, 0)):
         spans = [side.ids[side.sentences[pair] : side.sentences[pair + 1]] for side in sides]
         one, two = (pooled(net.words, net.table(torch.from_numpy(ids.astype(np.int64)))) for ids in spans)
@@ -78,7 +79,7 @@ def test_pairs_share_the_encoder_and_are_related_by_equation_10() -> None:
 
 def test_the_loss_is_the_mean_negative_log_likelihood() -> None:
     net, targets = network("mean", "flat"), np.array([2, 0])
-    batch = Passages((counting_up((3,), (2,)),), targets).batch(np.arange(2))
+    batch = PassageBatches((counting_up((3,), (2,)),), targets).batch(np.arange(2))
     shares = net(batch).scores.softmax(1)
     expected = -(shares[0, 2].log() + shares[1, 0].log()) / 2
     assert net.loss(batch).item() == pytest.approx(expected.item(), rel=1e-6)
@@ -92,7 +93,7 @@ def test_words_that_are_fixed_or_not_met_stay_as_they_are_to_the_bit() -> None:
     assert torch.equal(net.table.weight[[2, 3]], vectors)
     before = net.table.weight.detach().clone()
     optimizer = make_optimizer(net, Schedule(learning_rate=0.1, weight_decay=0.1), undecayed=[net.table.weight])
-    batch = Passages((counting_up((4,), (2,)),), np.array([0, 1])).batch(np.arange(2))  # words 2 to 7
+    batch = PassageBatches((counting_up((4,), (2,)),), np.array([0, 1])).batch(np.arange(2))  # words 2 to 7
     for _ in range(3):
         optimizer.zero_grad()
         torch.autograd.backward(net.loss(batch))

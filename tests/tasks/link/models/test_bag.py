@@ -6,7 +6,7 @@ import math
 
 import torch
 
-from ensue.tasks.link.batch import Words
+from ensue.tasks.link.batches import Words
 from ensue.tasks.link.models.bag import STEEP, bag
 
 # Two words: (1, 0) of weight 1, and (0, 1) of weight 2; the first number is the encoder's.

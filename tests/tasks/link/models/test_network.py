@@ -10,9 +10,8 @@ from torch.nn import functional
 
 from ensue import SettingError
 from ensue.learning.state import module_of
-from ensue.tasks.link.batch import Words
+from ensue.tasks.link.batches import Links, Words
 from ensue.tasks.link.catalogue import MODELS
-from ensue.tasks.link.dataset import Links, encode_texts
 from ensue.tasks.link.models.network import Linker
 from ensue.tasks.link.models.star import AST
 from ensue.tasks.link.settings import SCHEDULE, LinkSettings, Name
@@ -289,7 +288,7 @@ def planted(articles: int) -> tuple[Tokens, Tokens, np.ndarray[tuple[int, ...], 
 def reciprocal_rank(net: Linker, articles: Tokens, posts: Tokens) -> float:
     """Mean over the posts of 1 / the rank of their article."""
     net.eval()
-    rows, columns = (torch.cat([vectors for _, vectors in encode_texts(net, side)]) for side in (articles, posts))
+    rows, columns = (torch.from_numpy(net.vectors(side)) for side in (articles, posts))
     cosines = columns @ rows.T
     own = cosines.gather(1, torch.arange(len(columns))[:, None] // 3)
     return float((1 / (cosines >= own).sum(1)).mean())

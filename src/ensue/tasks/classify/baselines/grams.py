@@ -15,11 +15,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from torch import Tensor
 
 from ensue.data.histories import Index, offsets_of, ranges
 from ensue.nn.validation import require_ids
-from ensue.tasks.classify.dataset import Keep, Sides
+from ensue.tasks.classify.dataset import Mask, Sides
 from ensue.text.tokens import Tokens
 from ensue.vocabulary import UNKNOWN
 
@@ -43,7 +42,7 @@ class Grams(NamedTuple):
     """Position of its last word; that of the first for a single word."""
 
 
-def require_grams(name: str, keys: Tensor, num_words: int) -> None:
+def require_grams(name: str, keys: Index, num_words: int) -> None:
     """Check grams of a file, whoever wrote it.
 
     Args:
@@ -54,7 +53,7 @@ def require_grams(name: str, keys: Tensor, num_words: int) -> None:
     Raises:
         ValueError: they do not rise, or one is of no kind or of a word that is not in the vocabulary.
     """
-    if bool((keys[1:] <= keys[:-1]).any()):
+    if (keys[1:] <= keys[:-1]).any():
         raise ValueError(f"{name} falls somewhere")
     require_ids(name, keys, 2**63 - 1)
     kinds = (keys >> KIND) % (1 << SIDE - KIND)
@@ -109,7 +108,7 @@ class Distinct(NamedTuple):
         """Text and word as one number, increasing."""
         return (self.texts << 31) + self.ids
 
-    def keep(self, kept: Index | Keep) -> Distinct:
+    def keep(self, kept: Index | Mask) -> Distinct:
         """Some of them, in order."""
         return Distinct(self.texts[kept], self.ids[kept], self.places[kept])
 

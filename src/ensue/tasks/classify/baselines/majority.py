@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from ensue.data.histories import Index
 from ensue.metrics import Floats
@@ -17,38 +14,41 @@ from ensue.tasks.classify.dataset import Sides
 
 @dataclass(eq=False)
 class Majority:
-    """The shares of the labels, whatever the text.
+    """Frequencies of the labels, whatever the text.
 
     Attributes:
-        counts: (labels,) texts of each.
+        counts: (labels,) number of texts of each.
     """
 
-    counts: Annotated[Tensor, torch.int64]
+    counts: Index
 
     def __post_init__(self) -> None:
         """Check the counts.
 
         Raises:
-            ValueError: one is none.
+            ValueError: one is no count.
         """
-        require_table("counts", self.counts, torch.int64, [None])
+        require_table("counts", self.counts, np.int64, [None])
         require_ids("counts", self.counts, MAX_COUNT)
 
     def count(self, sides: Sides, targets: Index) -> None:
         """Count labels."""
-        self.counts = self.counts + torch.from_numpy(targets).bincount(minlength=len(self.counts))
+        self.counts = self.counts + np.bincount(targets, minlength=len(self.counts))
 
-    def shares(self) -> Tensor:
-        """(labels,) in float64."""
-        return self.counts.double() / self.counts.sum()
+    def probabilities(self) -> Floats:
+        """Return the relative frequency of each label, (labels,)."""
+        probabilities: Floats = self.counts / self.counts.sum()
+        return probabilities
 
-    def scores(self, sides: Sides) -> Tensor:
-        """(texts, labels) logarithms of the shares."""
-        return self.shares().log().repeat(len(sides[0]), 1)
+    def scores(self, sides: Sides) -> Floats:
+        """Return logarithms of the relative frequencies, (texts, labels)."""
+        with np.errstate(divide="ignore"):  # a label of another part of the data may have no text here
+            logs = np.log(self.probabilities())
+        return np.tile(logs, (len(sides[0]), 1))
 
     def attributions(self, sides: Sides, labels: Index) -> Floats:
-        """No word matters."""
+        """Return zeros: no word matters."""
         return np.zeros(sum(len(tokens.ids) for tokens in sides))
 
     def grow(self, num_words: int) -> None:
-        """No word matters."""
+        """Do nothing: no word matters."""

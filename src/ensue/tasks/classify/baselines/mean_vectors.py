@@ -7,10 +7,7 @@ from typing import Annotated
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from pydantic import Field
-from torch import Tensor
-from torch.nn import functional
 
 from ensue.data.histories import Index
 from ensue.metrics import Floats
@@ -18,34 +15,35 @@ from ensue.nn.validation import MAX_COUNT, require_number, require_table
 from ensue.tasks.classify.dataset import Sides
 from ensue.text import linear
 from ensue.text.linear import Linear, Strength, centred
+from ensue.text.sparse import sparse_between
 from ensue.text.tokens import Tokens
 
 MAX_NUMBER = 1e15
-"""Numbers of a vector are no larger: sums of a million of them, and products of two sums, are finite."""
+"""Largest number of a vector: sums of a million of them, and products of two sums, are finite."""
 
 
 @dataclass(eq=False)
 class MeanVectors:
     """The mean of a text's word vectors under logistic regression; words without a vector do not count.
 
-    Of pairs, the two means, the size of their difference and their product are put side by side, as in Eq. 10.
+    The features of a pair are the two means, the absolute value of their difference and their product, as in Eq. 10.
 
     Attributes:
         num_labels: number of labels.
-        strength: how much the data counts beside the penalty, scikit-learn's ``C``.
+        strength: weight of the data relative to the penalty, scikit-learn's ``C``.
         matrix: (words, dim) the vectors by id; zeros where a word has none.
         num_sides: 2 for pairs.
         linear: the weights of the features.
-        num_texts: that were counted.
+        num_texts: number of training texts.
     """
 
     num_labels: Annotated[int, Field(ge=2)]
     strength: Strength
-    matrix: Annotated[Tensor, torch.float32]
+    matrix: npt.NDArray[np.float32]
     num_sides: Annotated[int, Field(ge=1, le=2)]
     linear: Linear = None  # type: ignore[assignment]  # zeros unless given
     num_texts: Annotated[int, Field(ge=0, lt=MAX_COUNT)] = 0
-    _held: tuple[Tensor, npt.NDArray[np.bool_]] | None = field(init=False, default=None)
+    _has_vector: tuple[npt.NDArray[np.float32], npt.NDArray[np.bool_]] | None = field(init=False, default=None)
     """A matrix, and which of its words have a vector."""
 
     def __post_init__(self) -> None:
@@ -54,69 +52,75 @@ class MeanVectors:
         Raises:
             ValueError: they are of other vectors or labels.
         """
-        require_table("matrix", self.matrix, torch.float32, [None, None])
+        require_table("matrix", self.matrix, np.float32, [None, None])
         require_number("matrix", self.matrix, MAX_NUMBER, -MAX_NUMBER)
         num_features = self.matrix.shape[1] * (4 if self.num_sides == 2 else 1)
         self.linear = self.linear or linear.zeros(num_features, self.num_labels)
         self.linear.require("linear", num_features, self.num_labels)
 
     def count(self, sides: Sides, targets: Index) -> None:
-        """Learn texts; see :meth:`Tfidf.count`."""
-        rows, codes = self._rows(self._means(sides)), torch.from_numpy(targets)
+        """Train on texts; see :meth:`Tfidf.count`."""
+        rows = self._rows(self._means(sides))
         self.linear, _ = linear.fit(
-            rows, codes, self.num_labels, strength=self.strength, start=self.linear, seen=self.num_texts
+            rows, targets, self.num_labels, strength=self.strength, start=self.linear, num_seen=self.num_texts
         )
         self.num_texts += len(targets)
 
-    def scores(self, sides: Sides) -> Tensor:
-        """(texts, labels) scores before normalising, in float64."""
+    def scores(self, sides: Sides) -> Floats:
+        """Return scores before normalising, (texts, labels)."""
         return self.linear.scores(self._rows(self._means(sides)))
 
     def attributions(self, sides: Sides, labels: Index) -> Floats:
-        """(words of all sides,) how much each word moves the score of its text's label; in pairs, to first order."""
+        """Return the change of the score of each text's label by each word, (words of all sides,).
+
+        Of pairs it is the change to first order.
+        """
         means = self._means(sides)
-        slopes = [torch.from_numpy(centred(self.linear.weight))[:, torch.from_numpy(labels)].T]
+        slopes = [centred(self.linear.weight)[:, labels].T]
         if len(sides) == 2:
-            first, second, apart, product = slopes[0].chunk(4, dim=1)
-            apart = apart * (means[0] - means[1]).sign()
-            slopes = [first + apart + product * means[1], second - apart + product * means[0]]
+            # The chain rule through [a; b; |a - b|; a * b] gives each side a slope of its own.
+            first, second, difference, product = np.split(slopes[0], 4, axis=1)
+            difference = difference * np.sign(means[0] - means[1])
+            slopes = [first + difference + product * means[1], second - difference + product * means[0]]
         return np.concatenate([self._moved(tokens, slope) for tokens, slope in zip(sides, slopes, strict=True)])
 
     def grow(self, num_words: int) -> None:
-        """New words have no vectors."""
-        self.matrix = torch.cat(
-            [self.matrix, self.matrix.new_zeros(num_words - len(self.matrix), self.matrix.shape[1])]
-        )
+        """Add rows for new words, which have no vectors."""
+        rows = np.zeros((num_words - len(self.matrix), self.matrix.shape[1]), np.float32)
+        self.matrix = np.concatenate([self.matrix, rows])
 
-    def _means(self, sides: Sides) -> list[Tensor]:
-        """Return the (texts, dim) float64 means of each side."""
-        return [self._sums(tokens) / self._counts(tokens)[:, None].clamp(min=1) for tokens in sides]
+    def _means(self, sides: Sides) -> list[Floats]:
+        """Return the (texts, dim) means of each side."""
+        return [self._sums(tokens) / self._counts(tokens)[:, None].clip(min=1) for tokens in sides]
 
-    def _sums(self, tokens: Tokens) -> Tensor:
-        ids, offsets = torch.from_numpy(tokens.ids.astype(np.int64)), torch.from_numpy(tokens.sentences[tokens.texts])
-        sums: Tensor = functional.embedding_bag(ids, self.matrix, offsets, mode="sum", include_last_offset=True)
-        return sums.double()
+    def _sums(self, tokens: Tokens) -> Floats:
+        if len(tokens) == 1:  # scipy takes longer to begin than one text takes to add up
+            return np.add.reduce(self.matrix[tokens.ids], axis=0, keepdims=True).astype(np.float64)
+        ones = np.ones(len(tokens.ids), np.float32)
+        counts = sparse_between(tokens.sentences[tokens.texts], tokens.ids, ones, len(self.matrix))
+        sums: Floats = (counts @ self.matrix).astype(np.float64)
+        return sums
 
-    def _counts(self, tokens: Tokens) -> Tensor:
-        """(texts,) words that have a vector."""
-        ids = tokens.ids.astype(np.int64)
-        if len(ids) << 8 < len(self.matrix):  # of one text a few rows are looked at
-            held = self.matrix[torch.from_numpy(ids)].any(1).numpy()
+    def _counts(self, tokens: Tokens) -> Index:
+        """Return the number of words that have a vector, (texts,)."""
+        if len(tokens.ids) << 8 < len(self.matrix):  # a few rows are looked at for one text
+            has_vector = np.any(self.matrix[tokens.ids] != 0, axis=1)
         else:
-            if self._held is None or self._held[0] is not self.matrix:
-                self._held = self.matrix, self.matrix.any(1).numpy()
-            held = self._held[1][ids]
-        covered = np.concatenate([[0], held.cumsum()])
-        return torch.from_numpy(np.diff(covered[tokens.sentences[tokens.texts]]))
+            if self._has_vector is None or self._has_vector[0] is not self.matrix:
+                self._has_vector = self.matrix, np.any(self.matrix != 0, axis=1)
+            has_vector = self._has_vector[1][tokens.ids]
+        # Sums over texts are differences of running sums at their ends.
+        running = np.concatenate([[0], has_vector.cumsum()])
+        return np.diff(running[tokens.sentences[tokens.texts]])
 
-    def _rows(self, means: list[Tensor]) -> Tensor:
+    def _rows(self, means: list[Floats]) -> Floats:
         if len(means) == 1:
             return means[0]
         first, second = means
-        return torch.cat([first, second, (first - second).abs(), first * second], dim=1)
+        return np.concatenate([first, second, np.abs(first - second), first * second], axis=1)
 
-    def _moved(self, tokens: Tokens, slopes: Tensor) -> Floats:
-        owner = torch.from_numpy(np.repeat(np.arange(len(tokens)), tokens.lengths))
-        vectors = self.matrix[torch.from_numpy(tokens.ids.astype(np.int64))].double()
-        moved: Floats = ((vectors * slopes[owner]).sum(1) / self._counts(tokens).clamp(min=1)[owner]).numpy()
+    def _moved(self, tokens: Tokens, slopes: Floats) -> Floats:
+        owner = np.repeat(np.arange(len(tokens)), tokens.lengths)
+        vectors = self.matrix[tokens.ids].astype(np.float64)
+        moved: Floats = (vectors * slopes[owner]).sum(axis=1) / self._counts(tokens).clip(min=1)[owner]
         return moved

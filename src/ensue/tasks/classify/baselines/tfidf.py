@@ -20,9 +20,7 @@ from typing import Annotated, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from pydantic import Field
-from torch import Tensor
 
 from ensue.data.histories import Index, ranges
 from ensue.metrics import Floats
@@ -175,11 +173,11 @@ class Lesson(NamedTuple):
     """Texts as they are learned."""
 
     rows: SparseRows
-    targets: Tensor
+    targets: Index
     start: Linear
     """Weights before this update."""
-    seen: int
-    """Texts behind it."""
+    num_seen: int
+    """Number of texts behind them."""
     solution: Array | None = None
     """Where a refit begins."""
 
@@ -212,8 +210,8 @@ class Tfidf:
         Raises:
             ValueError: they are of other grams or labels.
         """
-        require_table("keys", self.keys, torch.int64, [None])
-        require_table("held", self.held, torch.int64, [len(self.keys)])
+        require_table("keys", self.keys, np.int64, [None])
+        require_table("held", self.held, np.int64, [len(self.keys)])
         require_ids("held", self.held, self.num_texts + 1)
         self.linear = self.linear or linear.zeros(0, self.num_labels)
         self.linear.require("linear", len(self.keys), self.num_labels)
@@ -228,24 +226,29 @@ class Tfidf:
         self.learn(sides, targets)
 
     def learn(self, sides: Sides, targets: Index) -> Lesson:
-        """Count and fit as :meth:`count` does; return the feature rows, as large as the texts, for :meth:`anew`."""
+        """Count and fit as :meth:`count` does; return the feature rows, as large as the texts, for :meth:`refitted`."""
         parts = [*_training_counts(sides, self.vocabulary)]
         held = [np.bincount(part.codes, minlength=len(part.keys)) for part in parts]
         fresh = [part.keys[own >= _least(own)] for part, own in zip(parts, held, strict=True)]
         keys = np.unique(np.concatenate([self.keys, *fresh, *([_HATS] if len(sides) == 2 else [])]))
-        weight, counts = torch.zeros(len(keys), self.linear.weight.shape[1]).double(), np.zeros(len(keys), np.int64)
-        old = np.searchsorted(keys, self.keys)
-        weight[torch.from_numpy(old)], counts[old] = self.linear.weight, self.held
+        weight = np.zeros((len(keys), self.linear.weight.shape[1]))
+        counts = np.zeros(len(keys), np.int64)
+        # Former grams keep their weights and counts where they now stand among the new ones.
+        former = np.searchsorted(keys, self.keys)
+        weight[former] = self.linear.weight
+        counts[former] = self.held
         for part, own in zip(parts, held, strict=True):
             columns, known = places(keys, part.keys)
             counts[columns[known]] += own[known]
-        seen, start = self.num_texts, Linear(weight, self.linear.bias)
-        self.keys, self.held, self.num_texts = keys, counts, seen + len(targets)
+        start = Linear(weight, self.linear.bias)
+        num_seen = self.num_texts
+        self.keys, self.held = keys, counts
+        self.num_texts += len(targets)
         self.__dict__.pop("_tables", None)
-        lesson = Lesson(self._training_rows(sides, parts), torch.from_numpy(targets), start, seen)
+        lesson = Lesson(self._training_rows(sides, parts), targets, start, num_seen)
         return lesson._replace(solution=self._solve(lesson))
 
-    def anew(self, lesson: Lesson, strength: float) -> Tfidf:
+    def refitted(self, lesson: Lesson, strength: float) -> Tfidf:
         """Return the model refitted to the same rows at another strength; making the rows takes longer than fitting."""
         other = copy(self)
         other.strength = strength
@@ -253,16 +256,21 @@ class Tfidf:
         return other
 
     def _solve(self, lesson: Lesson) -> Array:
-        rows, targets, start, seen, solution = lesson
         self.linear, solution = linear.fit(
-            rows, targets, self.num_labels, strength=self.strength, start=start, seen=seen, begin=solution
+            lesson.rows,
+            lesson.targets,
+            self.num_labels,
+            strength=self.strength,
+            start=lesson.start,
+            num_seen=lesson.num_seen,
+            begin=lesson.solution,
         )
         return solution
 
-    def scores(self, sides: Sides) -> Tensor:
-        """(texts, labels) scores before normalising, in float64."""
+    def scores(self, sides: Sides) -> Floats:
+        """Return scores before normalising, (texts, labels)."""
         totals = sum(self._product(cells, len(sides[0])) for cells in self._cells(sides))
-        return widened(torch.from_numpy(totals) + self.linear.bias)
+        return widened(totals + self.linear.bias)
 
     def attributions(self, sides: Sides, labels: Index) -> Floats:
         """(words of all sides,) how much each word moves the score of its text's label (texts,), up or down.
@@ -270,7 +278,7 @@ class Tfidf:
         Two words share what their gram does, and all words of a pair what its overlap does.
         """
         cells = _Cells(*map(np.concatenate, zip(*self._cells(sides), strict=True)))
-        weights = centred(self.linear.weight[torch.from_numpy(cells.columns)])
+        weights = centred(self.linear.weight[cells.columns])
         moved = cells.values * weights[np.arange(len(weights)), labels[cells.texts]]
         # What one occurrence of a gram does is looked up by the number of its text and column.
         numbers, single = cells.texts * len(self.keys) + cells.columns, moved / cells.counts
@@ -325,7 +333,7 @@ class Tfidf:
 
     def _product(self, cells: _Cells, num_texts: int) -> Floats:
         """(texts, columns of the weights) values times weights."""
-        weight = self.linear.weight.numpy()
+        weight = self.linear.weight
         if len(cells.texts) * weight.shape[1] > MANY_PRODUCTS:
             return sparse_rows(cells.texts, cells.columns, cells.values, (num_texts, len(weight))) @ weight
         totals = np.zeros((num_texts, weight.shape[1]))

@@ -1,7 +1,8 @@
-"""Network and counting as one answer: a logarithmic opinion pool whose weights held-out texts choose.
+"""Network and baselines as one answer: a logarithmic opinion pool whose weights are fitted to held-out texts.
 
-The share of a label is proportional to the product of what each model gives it, each to the power of its weight (Genest
-and Zidek, Combining Probability Distributions, Statistical Science 1986). What a model does not add has weight 0.
+The probability of a label is proportional to the product of its probabilities under each model, each to the power of
+the model's weight (Genest and Zidek, Combining Probability Distributions, Statistical Science 1986). A model that adds
+nothing has weight 0.
 """
 
 from __future__ import annotations
@@ -9,39 +10,40 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-import torch
-from torch import Tensor
-from torch.nn.functional import one_hot
 
+from ensue.data.histories import Index
 from ensue.learning.ensemble import Candidates, fit_weights
+from ensue.metrics import Floats
+from ensue.text.linear import log_softmax
 
 NETWORK = "network"
 """Name of the network among the baselines."""
 PARTS = ("tfidf", "vectors")
-"""The counting models that may have a part."""
+"""Baselines that a blend may weigh."""
 
 
-def pool(scores: Mapping[str, Tensor], weights: Mapping[str, float]) -> Tensor:
-    """(texts, labels) scores of the pool, in float64.
+def pool(scores: Mapping[str, Floats], weights: Mapping[str, float]) -> Floats:
+    """Return the scores of the pool, (texts, labels).
 
     Args:
-        scores: of each model the (texts, labels) scores, before normalising.
-        weights: of each model, 0 or more.
+        scores: by model, (texts, labels) before normalising.
+        weights: by model, 0 or more.
     """
-    return torch.stack([weight * scores[name].double().log_softmax(1) for name, weight in weights.items()]).sum(0)
+    pooled: Floats = np.sum([weight * log_softmax(scores[name]) for name, weight in weights.items()], axis=0)
+    return pooled
 
 
 def choose_weights(
-    scores: Mapping[str, Tensor], targets: Tensor, prior: Mapping[str, float] | None = None
+    scores: Mapping[str, Floats], targets: Index, prior: Mapping[str, float] | None = None
 ) -> dict[str, float]:
     """Return the weights under which held-out labels are likeliest.
 
-    Without a prior, labels are smoothed, so that the weights are no surer than the number of texts allows.
+    Without a prior, labels are smoothed, so that few texts do not make the weights too sure.
 
     Args:
-        scores: of each model the (texts, labels) scores, before normalising.
+        scores: by model, (texts, labels) before normalising.
         targets: (texts,) codes of the labels.
-        prior: weights from which texts must lead away, each normal about it with deviation 1; labels then count whole.
+        prior: means of the weights, each normal with deviation 1; labels are then not smoothed.
 
     Returns:
         A weight of 0 or more for each model, without an upper bound; the prior, or 1 for
@@ -50,10 +52,10 @@ def choose_weights(
     names = list(scores)
     if not len(targets):
         return dict(prior or dict.fromkeys(names, 1.0))
-    features = np.stack([scores[name].double().log_softmax(1).numpy() for name in names], axis=2)
+    features = np.stack([log_softmax(scores[name]) for name in names], axis=2)
     num_labels = features.shape[1]
-    target_shares = smoothed(targets, num_labels) if prior is None else one_hot(targets, num_labels).double()
-    candidates = Candidates(features, target_shares.numpy(), np.zeros(features.shape[:2]))
+    target_probabilities = smoothed(targets, num_labels) if prior is None else np.eye(num_labels)[targets]
+    candidates = Candidates(features, target_probabilities, np.zeros(features.shape[:2]))
     weights = fit_weights(
         [candidates],
         mean=np.array([0.0 if prior is None else prior[name] for name in names]),
@@ -64,12 +66,13 @@ def choose_weights(
     return dict(zip(names, weights.tolist(), strict=True))
 
 
-def smoothed(targets: Tensor, num_labels: int) -> Tensor:
-    """Return (texts, labels) target shares by the rule of succession, as Platt (1999) smooths two classes.
+def smoothed(targets: Index, num_labels: int) -> Floats:
+    """Return target probabilities by the rule of succession, (texts, labels), as Platt (1999) smooths two classes.
 
     After N texts a label gets (N + 1) / (N + 2) and the others equal parts of the rest, however many labels there are:
     a count by label would leave a label of few texts, and with it the whole scale, next to nothing.
     """
     rest = 1 / (len(targets) + 2)
-    shares = torch.full((len(targets), num_labels), rest / max(num_labels - 1, 1), dtype=torch.float64)
-    return shares.scatter_(1, targets[:, None], 1 - rest)
+    probabilities = np.full((len(targets), num_labels), rest / max(num_labels - 1, 1))
+    probabilities[np.arange(len(targets)), targets] = 1 - rest
+    return probabilities

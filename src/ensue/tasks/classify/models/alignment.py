@@ -30,7 +30,7 @@ from torch.nn.functional import normalize
 from ensue.nn.attention import masked_mean, masked_softmax
 from ensue.nn.dropout import Dropout
 from ensue.nn.pooling import Pooled
-from ensue.tasks.classify.batch import Batch
+from ensue.tasks.classify.passages import Batch
 
 _SHARP = 10.0
 """Initial factor of the cosines: a word with cosine 1 outweighs ten words with cosine 0.77."""

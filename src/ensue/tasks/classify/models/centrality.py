@@ -40,47 +40,13 @@ from ensue.nn.dropout import Dropout
 from ensue.nn.pooling import POOLINGS, Pooled, Pooling
 from ensue.nn.recurrent import BiLSTM
 from ensue.registry import find_class
-from ensue.tasks.classify.batch import Batch, Block, Output
+from ensue.tasks.classify.model import Shape
 from ensue.tasks.classify.models.alignment import Alignment
+from ensue.tasks.classify.passages import Batch, Block, Output
 from ensue.tasks.classify.settings import ALIGNMENT, TextSettings
 from ensue.vocabulary import PADDING
 
-LEARNED_DIM = 300
-"""Width of the vectors of words where no file gives them (Table 2)."""
 _SPREAD = 0.1  # standard deviation that learned vectors start with
-
-
-TABLE_2: dict[str, dict[str, object]] = {
-    "flat": {},
-    "hierarchical": {
-        "learning_rate": 1e-4,
-        "decay_rate": 0.9,
-        "decay_steps": 1000,
-        "batch_size": 32,
-        "smallest_batch": 32,
-        "dropout": 0.4,
-    },
-    "pair": {
-        "score_dim": 30,
-        "learning_rate": 1e-4,
-        "decay_steps": 20_000,
-        "smallest_batch": 128,
-        "weight_decay": 1e-20,
-        "dropout": 0.2,
-    },
-}
-"""Defaults of Table 2 that differ for documents (its column IMDB) and pairs (SNLI)."""
-
-
-class Shape(NamedTuple):
-    """Properties of the data that determine the network."""
-
-    num_words: int
-    """Ids, padding and unknown included; 0 where sentences are encoded."""
-    dim: int
-    """Width of a word's vector, or of an encoded sentence's."""
-    num_labels: int
-    architecture: str
 
 
 class Level(nn.Module):

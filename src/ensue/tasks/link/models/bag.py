@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ensue.tasks.link.batch import Words
+from ensue.tasks.link.batches import Words
 
 STEEP = 4.0
 """Factor of u: with one step size for all entries of a row, weights move that much faster."""

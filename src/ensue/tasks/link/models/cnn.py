@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ensue.tasks.link.batch import Words
+from ensue.tasks.link.batches import Words
 
 WINDOWS = (1, 2, 3, 4)
 """Words that a filter of the CNN sees."""

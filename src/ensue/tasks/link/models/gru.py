@@ -16,7 +16,7 @@ from torch.nn import functional
 
 from ensue.nn.attention import masked_mean
 from ensue.nn.recurrent import GRULayer
-from ensue.tasks.link.batch import Words
+from ensue.tasks.link.batches import Words
 
 
 class GRU(nn.Module):

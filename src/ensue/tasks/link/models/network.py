@@ -29,11 +29,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ensue.tasks.link.batch import Batch, Block, Words
+from ensue.tasks.link.batches import Batch, Block, Words, text_blocks
 from ensue.tasks.link.models.bag import STEEP, Nothing, bag
 from ensue.tasks.link.models.cnn import CNN
 from ensue.tasks.link.models.gru import GRU
@@ -41,10 +42,16 @@ from ensue.tasks.link.models.losses import contrastive_loss, triplet_loss
 from ensue.tasks.link.models.star import AST
 from ensue.tasks.link.pieces import PIECES
 from ensue.tasks.link.settings import LinkSettings
+from ensue.text.encoder import Vectors
+from ensue.text.tokens import Tokens
 from ensue.vocabulary import PADDING
 
 LEARNED_DIM = 300
 """Width of the vectors of words where no file gives them."""
+BATCH_SIZE = 2**13
+"""Number of texts that are encoded at once."""
+BLOCK_WORDS = 2**13
+"""Words per block where no gradient is needed, so few that intermediate results stay in the cache."""
 _SPREAD = 0.1  # standard deviation that learned vectors start with
 _SHARE = 0.05
 
@@ -170,6 +177,17 @@ class Linker(nn.Module):
             vectors = functional.normalize(self.encode(block.ids, block.mask), dim=1)
             texts = texts.to(vectors.dtype).index_copy(0, block.texts, vectors)
         return texts
+
+    @torch.no_grad()
+    def vectors(self, tokens: Tokens) -> Vectors:
+        """Return unit vectors of texts on the CPU, (texts, width); 0 for a text without a word."""
+        self.eval()
+        units = np.zeros((len(tokens), self.width), np.float32)
+        for low in range(0, len(tokens), BATCH_SIZE):
+            index = np.arange(low, min(low + BATCH_SIZE, len(tokens)))
+            blocks = [block.to(self.device) for block in text_blocks(tokens, index, BLOCK_WORDS)]
+            units[index] = self.read(blocks, len(index)).float().cpu().numpy()
+        return units
 
     def forward(self, batch: Batch) -> Tensor:
         """(articles, posts) cosines."""

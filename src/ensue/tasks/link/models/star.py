@@ -39,7 +39,7 @@ from ensue.errors import SettingError
 from ensue.nn import fused_window
 from ensue.nn.attention import masked_mean
 from ensue.nn.normalisers import Alphas, entmax
-from ensue.tasks.link.batch import Words
+from ensue.tasks.link.batches import Words
 
 _SLOPE = 0.01  # of LeakyReLU below 0
 

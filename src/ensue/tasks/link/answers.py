@@ -1,4 +1,4 @@
-"""Answers to single posts, with the sentence of an article that a post is closest to."""
+"""Answers to single posts: their articles with the closest sentences, and attributions by deletion of words."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from ensue.answers import Link, LinkAnswer
+from ensue.answers import Link, LinkAnswer, LinkExplanation
 from ensue.metrics import Floats
 from ensue.records import Post
 from ensue.settings import require_k
@@ -20,7 +20,11 @@ from ensue.text.tokens import split_words
 from ensue.vocabulary import UNKNOWN
 
 GROUP = 256
-"""Posts that are answered at once."""
+"""Number of posts that are answered at once."""
+TESTED = 60
+"""Maximum number of words of a post that are deleted, one at a time."""
+SENTENCES = 5
+"""Maximum number of sentences in an explanation."""
 
 
 def predict(state: LinkState, records: Sequence[Post], k: int, *, evidence: bool) -> list[LinkAnswer]:
@@ -42,11 +46,6 @@ def predict(state: LinkState, records: Sequence[Post], k: int, *, evidence: bool
     return answers
 
 
-def probabilities(state: LinkState, scores: Floats) -> Floats | None:
-    """P(relevant) of scores, or ``None`` where nothing was labelled to learn it from."""
-    return None if state.calibration is None else state.calibration.probabilities(scores)
-
-
 def scores_alone(state: LinkState, texts: Sequence[str]) -> Floats:
     """(texts, articles) scores of texts, each as the only one of its corpus."""
     state.article_index  # noqa: B018 trained?
@@ -63,7 +62,7 @@ def closest_sentences(state: LinkState, text: str, columns: Sequence[int]) -> li
 
 
 def _choices(state: LinkState, columns: Sequence[int], scores: Floats, quotes: Sequence[str]) -> tuple[Link, ...]:
-    calibrated = probabilities(state, scores[list(columns)])
+    calibrated = state.probabilities(scores[list(columns)])
     return tuple(
         Link(
             state.articles.ids[column],
@@ -97,3 +96,26 @@ def _known_words(state: LinkState, texts: Sequence[str]) -> tuple[list[int], lis
         )
     sums = np.concatenate([[0], np.cumsum(is_known)])
     return np.diff(sums[ends]).tolist(), np.diff(ends).tolist()
+
+
+def explain(state: LinkState, records: Sequence[Post], k: int) -> list[LinkExplanation]:
+    """See :meth:`ensue.tasks.link.predictor.LinkPredictor.explain`."""
+    answers = predict(state, records, k, evidence=True)
+    return [explanation(state, record, answer) for record, answer in zip(records, answers, strict=True)]
+
+
+def explanation(state: LinkState, record: Post, answer: LinkAnswer) -> LinkExplanation:
+    """Return the attributions of an answer's best article."""
+    words = [word for word in record.text.split() if word]
+    tested = words[:TESTED]
+    if not answer.choices or not words:
+        return LinkExplanation(record.text, tuple(words), (), (), answer)
+    column = int(np.flatnonzero((state.articles.ids == answer.choices[0].value).to_numpy())[0])
+    without = [" ".join(words[:index] + words[index + 1 :]) for index in range(len(tested))]
+    scores = scores_alone(state, [record.text, *without])[:, column]
+    quotes = Quotes([state.articles.texts[column]])
+    (cosines,) = quotes.cosines(pl.Series("text", [record.text]))
+    order = np.argsort(-cosines, kind="stable")[:SENTENCES]
+    matches = tuple((quotes.sentences[index], float(cosines[index])) for index in order.tolist() if cosines[index] > 0)
+    drops = tuple((scores[0] - scores[1:]).tolist())
+    return LinkExplanation(record.text, tuple(words), drops, matches, answer)

@@ -1,30 +1,95 @@
-"""Tensors of articles and posts: epochs of articles with their posts, batches, vectors of corpora."""
+"""Articles and posts as tensors: padded blocks of texts, batches with their relations, and the training data."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from ensue.data.histories import Index, ranges
+from ensue.data.posts.dataset import Pairs
 from ensue.errors import DataError
-from ensue.tasks.link.batch import Batch, Block
-from ensue.tasks.link.models.network import Linker
+from ensue.nn.attention import masked_mean
 from ensue.text.tokens import Tokens
 
 WORDS = 2**14
 """Words of a block at most, but for one text that is longer: with 300 numbers each, 20 MB."""
-READ = 2**13
-"""Words per block where no gradient is needed, so few that intermediate results stay in the cache."""
 POSTS = 8
 """Posts of one article that an epoch draws together at most; of an article with more, others come elsewhere in it."""
 CHECKED = 256
 """Pairs whose loss is taken together at most, outside training."""
-Pairs = npt.NDArray[np.int64]
-"""(pairs, 2): the number of an article, and of a post that is about it."""
+
+
+class Block(NamedTuple):
+    """Texts of like length as one padded block, longest first.
+
+    Attributes:
+        ids: (rows, length) ids of words; 0 at padding.
+        mask: (rows, length) True where a word is; every row holds at least one.
+        texts: (rows,) the number of each text in the batch.
+    """
+
+    ids: Tensor
+    mask: Tensor
+    texts: Tensor
+
+    def to(self, device: torch.device) -> Block:
+        """Return the block on another device."""
+        return Block(*(tensor.to(device, non_blocking=True) for tensor in self))
+
+
+class Batch(NamedTuple):
+    """Articles, posts, and every relation between them that the data knows.
+
+    Attributes:
+        articles: the articles that have words.
+        posts: the posts that have words.
+        related: (articles, posts) True where the post is about the article.
+    """
+
+    articles: tuple[Block, ...]
+    posts: tuple[Block, ...]
+    related: Tensor
+
+    @property
+    def num_targets(self) -> int:
+        """Number of related pairs: the weight of this batch's mean loss."""
+        return int(self.related.sum())
+
+    def to(self, device: torch.device) -> Batch:
+        """Return the batch on another device."""
+        articles, posts = (tuple(block.to(device) for block in blocks) for blocks in (self.articles, self.posts))
+        return Batch(articles, posts, self.related.to(device))
+
+
+class Words(NamedTuple):
+    """A block as an encoder reads it: each distinct word once, and where it stands.
+
+    What is made of a word alone, such as its projections, is made once a distinct word and then spread.
+
+    Attributes:
+        vectors: (distinct, dim) the vectors of the words.
+        places: (rows, length) which of them stands where; any at padding.
+        mask: (rows, length) True where a word is.
+    """
+
+    vectors: Tensor
+    places: Tensor
+    mask: Tensor
+
+    def spread(self, each: Tensor) -> Tensor:
+        """(distinct, …) to (rows, length, …); what stands at padding means nothing."""
+        return functional.embedding(self.places, each)
+
+    def mean(self) -> Tensor:
+        """(rows, dim) mean vector of each row's words; 0 where there are none."""
+        shares = masked_mean(self.mask, self.vectors.dtype)
+        return functional.embedding_bag(self.places, self.vectors, per_sample_weights=shares, mode="sum")
 
 
 class Links:
@@ -124,21 +189,3 @@ def text_blocks(tokens: Tokens, index: Index, words: int = WORDS) -> tuple[Block
         blocks.append(Block(*map(torch.from_numpy, (ids, mask, rows))))
         low += len(rows)
     return tuple(blocks)
-
-
-@torch.no_grad()
-def encode_texts(network: Linker, tokens: Tokens, *, at_once: int = 2**13) -> Iterator[tuple[Index, Tensor]]:
-    """The unit vectors of all texts, some thousands at a time, whatever their number.
-
-    Args:
-        network: in evaluation mode.
-        tokens: the texts.
-        at_once: texts a step.
-
-    Yields:
-        The numbers of some texts, rising, and their (texts, width) vectors on the CPU; 0 for a text without a word.
-    """
-    for low in range(0, len(tokens), at_once):
-        index = np.arange(low, min(low + at_once, len(tokens)))
-        blocks = [block.to(network.device) for block in text_blocks(tokens, index, READ)]
-        yield index, network.read(blocks, len(index)).cpu()

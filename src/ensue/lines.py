@@ -71,7 +71,7 @@ def decode_json(data: bytes) -> object:
     text = data.decode()
     try:
         value = json.loads(
-            text, parse_constant=_refuse, parse_float=_finite, parse_int=_int64, object_pairs_hook=_distinct
+            text, parse_constant=refuse_number, parse_float=_finite, parse_int=_int64, object_pairs_hook=_distinct
         )
     except RecursionError:
         raise ValueError("nested too deep") from None
@@ -91,17 +91,22 @@ def decode_json(data: bytes) -> object:
     raise ValueError("nested too deep")
 
 
-def _refuse(text: str) -> NoReturn:
+def refuse_number(text: str) -> NoReturn:
+    """Refuse NaN, infinity and numbers beyond 64 bits, which JSON does not have or not everybody reads.
+
+    Raises:
+        ValueError: always.
+    """
     raise ValueError(f"{text} is not a number of JSON")
 
 
 def _finite(text: str) -> float:
-    return number if math.isfinite(number := float(text)) else _refuse(text)
+    return number if math.isfinite(number := float(text)) else refuse_number(text)
 
 
 def _int64(text: str) -> int:
     # 20 characters hold any number of 64 bits; longer ones would be slow to read.
-    return number if len(text) <= 20 and -(2**63) <= (number := int(text)) < 2**63 else _refuse(f"{text[:20]}…")
+    return number if len(text) <= 20 and -(2**63) <= (number := int(text)) < 2**63 else refuse_number(f"{text[:20]}…")
 
 
 def _distinct(pairs: list[tuple[str, object]]) -> dict[str, object]:

@@ -145,7 +145,8 @@ def spread(edges: Ids, num_nodes: int, starts: Index, delays: Times, horizon: fl
         is none.
     """
     order = np.argsort(edges[:, 1], kind="stable")
-    (source, target), delays = edges[order].T, delays[:, order]
+    (source, target) = edges[order].T
+    delays = delays[:, order]
     reached, first_edge = np.unique(target, return_index=True)
     rows = np.arange(len(starts))
     times = np.full((len(starts), num_nodes), np.inf)

@@ -161,7 +161,8 @@ def _run(seed: int, log: Log, progress: Progress) -> Demo:
     log(f"{story.title}: {len(story.people)} people, {len(story.articles)} articles, {len(story.posts):,} posts")
     log("the models are trained on the first days and scored on the last two; they never see the ground truth")
     data = data_of(story)
-    rows, predictors = [], {}
+    rows = []
+    predictors = {}
     for panel in PANELS:
         train, valid, test = data[panel.name]
         log(f"{panel.question} ({panel.task}, {panel.model}; {len(train):,} training rows)")
@@ -281,7 +282,8 @@ def recovery(predictor: NextPredictor, test: Histories, cascades: Cascades) -> R
     """
     hits = []
     for index, explanation in enumerate(predictor.explain(list(test.records()))):
-        values, begin = explanation.values, int(test.offsets[index + 1]) - len(explanation.values)
+        values = explanation.values
+        begin = int(test.offsets[index + 1]) - len(explanation.values)
         for event in range(2, len(values)):
             strongest = int(np.argmax(explanation.dependency[event][:event]))
             edge = np.array([(values[earlier], values[event]) in cascades.edges for earlier in range(event)])

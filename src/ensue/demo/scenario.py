@@ -130,13 +130,15 @@ def _stances(story: Town) -> list[Values]:
 
 def _sharing(story: Town) -> list[Values]:
     """Return cascades cut in the middle, with the next user and the true source."""
-    test, parents = story.cascades.test, story.cascades.true_parents
+    test = story.cascades.test
+    parents = story.cascades.true_parents
     texts = {post.post.id: post for post in story.posts}
     rows = [row for row, length in enumerate(test.lengths.tolist()) if 6 <= length <= 14]
     rows = [row for row in rows if texts[test.names[row]].post.about]
     questions = []
     for row in _spread(rows, 8 * ITEMS):
-        record, post = test.record(row), texts[test.names[row]]
+        record = test.record(row)
+        post = texts[test.names[row]]
         cut = max(3, len(record.values) // 2)
         parent = int(parents[test.offsets[row] + cut] - test.offsets[row])
         session = {"values": list(record.values[:cut]), "times": list(record.times[:cut]), "id": record.id}

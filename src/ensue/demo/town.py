@@ -60,7 +60,8 @@ class Paths:
             done: items taken so far, oldest first.
             allowed: items that are there yet; one of them at least is not done.
         """
-        items, path = self.items, self.paths[interest]
+        items = self.items
+        path = self.paths[interest]
         open_: Times = np.array([item in allowed and item not in done for item in items], np.float64)
         onwards: Times = open_ * np.array([item in path for item in items], float)
         even: Times = open_ / open_.sum()
@@ -239,7 +240,8 @@ def make_town(*, seed: int = 0, num_posts: int = 3000, num_reads: int = 3400, nu
     """
     town = json.loads((files("ensue.demo") / "town.json").read_text(encoding="utf-8"))
     seeds = iter(np.random.default_rng([seed, 1]).integers(0, 2**31, 8).tolist())
-    names, interests = town["people"], list(town["interests"])
+    names = town["people"]
+    interests = list(town["interests"])
     order = np.random.default_rng(next(seeds)).permutation(len(names))
     people = {name: interests[number % len(interests)] for name, number in zip(names, order.tolist(), strict=True)}
     begins = datetime.fromisoformat(town["begins"]).replace(tzinfo=UTC).timestamp()
@@ -336,9 +338,11 @@ def _text(town: TownFile, article: TownFile | None, feeling: str | None, generat
     opener, closer = (str(generator.choice(town[name])) for name in ("openers", "closers"))
     topic = str(generator.choice(article["topics"])) if article else ""
     if feeling is None:
-        sentences, words = [str(generator.choice(town["neutral" if article else "chatter"]))], {}
+        sentences = [str(generator.choice(town["neutral" if article else "chatter"]))]
+        words = {}
     else:
-        mood, common = town["feelings"][feeling], town["sentences"]
+        mood = town["feelings"][feeling]
+        common = town["sentences"]
         other_words = [word for name, other in town["feelings"].items() if name != feeling for word in other["mood"]]
         kinds = ["about", *["remarks"] * int(generator.choice(len(REMARKS), p=REMARKS))]
         sentences = []
@@ -364,7 +368,8 @@ def _filled(sentence: str, words: Mapping[str, Sequence[str]], generator: np.ran
 
 def _dated(cascades: Cascades, posts: tuple[Written, ...]) -> Cascades:
     """Return the cascades with the ids of their posts, from the times of these on."""
-    splits, low = [], 0
+    splits = []
+    low = 0
     for split in (cascades.train, cascades.valid, cascades.test):
         written = posts[low : low + len(split)]
         low += len(split)
@@ -410,7 +415,8 @@ def _searching(story: Town, number: int, private: list[str], generator: np.rando
 
 def _visits(story: Town, number: int, first_day: int, generator: np.random.Generator) -> list[tuple[str, str, float]]:
     """Return (person, interest, time) of each visit, between seven in the morning and eleven at night."""
-    names, interests = list(story.people), list(story.read_paths.paths)
+    names = list(story.people)
+    interests = list(story.read_paths.paths)
     days = np.sort(generator.integers(first_day, 14, number))
     visits = []
     for day in days.tolist():

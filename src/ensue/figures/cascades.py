@@ -34,7 +34,8 @@ def cascade(explanation: Explanation, *, truth: Collection[tuple[str, str]] | No
     the answer, and the only one with lines where the model has no weights between events. Without times, or where all
     are the same, events are at equal distances. With ``truth``, pairs of values (from, to), true edges are dashed.
     """
-    values, answered = explanation.values, bool(explanation.influence)
+    values = explanation.values
+    answered = bool(explanation.influence)
     rows = [*(explanation.dependency or [()] * len(values)), *[explanation.influence] * answered]
     labels = escaped(values) + [ANSWER] * answered
     x, axis = _along(explanation, len(labels))

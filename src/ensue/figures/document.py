@@ -24,7 +24,9 @@ def document(explanation: TextExplanation) -> go.Figure:
     The weight of a sentence is at its first row; words of at least twice the equal weight show their own.
     """
     rows = _rows(explanation)
-    bars, ticks, count = list[_Bar](), dict[int, str](), 0
+    bars = list[_Bar]()
+    ticks = dict[int, str]()
+    count = 0
     for number, (passage, line) in enumerate(rows):
         if line.start == 0:
             ticks[number] = f"{name_of(explanation, passage)}: {explanation.passages[passage].weight:.2f}"
@@ -84,7 +86,8 @@ class _Bar(NamedTuple):
 
 def _rows(explanation: TextExplanation) -> list[tuple[int, _Line]]:
     """Return the words of each passage in rows of ``_LINE`` characters, up to ``WORDS`` words."""
-    rows, num_left = list[tuple[int, _Line]](), WORDS
+    rows = list[tuple[int, _Line]]()
+    num_left = WORDS
     for number, passage in enumerate(explanation.passages):
         texts = [_label(passage, word) for word in range(min(len(passage.words), num_left))]
         num_left -= len(texts)

@@ -39,7 +39,8 @@ def laid_out(figure: go.Figure, explanation: TextExplanation, name: str, notes: 
 def note(explanation: TextExplanation) -> Iterator[str]:
     """Yield what the weights are, and the result of the deletion test."""
     yield "Attention weights are not causes."
-    test, best = explanation.answer.deletion, explanation.answer.choices[:1]
+    test = explanation.answer.deletion
+    best = explanation.answer.choices[:1]
     if test is None or not best:
         yield "No deletion test: no word has weight."
         return

@@ -116,7 +116,9 @@ def refresh(
         raise SettingError(f"--keep-versions {keep}: give 0 or more")
     with only_writer(folder):
         sweep(folder)
-        old, candidate, standing = load(folder), load(folder), versions.current(folder)
+        old = load(folder)
+        candidate = load(folder)
+        standing = versions.current(folder)
         new: Any = data(old) if callable(data) else data
         ask = Ask(max_drop is not None, standing, follow)
         update: Learn = named(TASKS[candidate.task].update)

@@ -160,7 +160,9 @@ def update_next(old: NextPredictor, candidate: NextPredictor, data: Histories, a
     if not ask.tested:
         ask.follow(passes(candidate, data))
         return Trial(learn_rest=candidate.index_items)
-    early, newest, held = data, None, ""
+    early = data
+    newest = None
+    held = ""
     if len(data) >= MIN_TESTED:
         early, newest, held = hold_out(data, by_time=dated(data))
         require_targets(early, "all but the newest tenth of the new data")

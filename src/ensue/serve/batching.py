@@ -120,7 +120,10 @@ class Worker:
         interval: float = 0.0,
         is_inline: Callable[[], bool] = lambda: True,
     ) -> None:
-        self._answer, self._begin, self._on_batch, self._load = answer, begin, on_batch, load
+        self._answer = answer
+        self._begin = begin
+        self._on_batch = on_batch
+        self._load = load
         self._max_batch, self._max_waiting = max_batch, max_waiting
         self._interval = interval
         self._is_inline = is_inline

@@ -27,6 +27,7 @@ from starlette.requests import ClientDisconnect, Request
 
 from ensue.data.encodings import mend_halves
 from ensue.errors import DataError
+from ensue.lines import refuse_number
 from ensue.records import History, Post, Text
 from ensue.refresh import MAX_DROP
 from ensue.serve.problems import Problem
@@ -55,7 +56,8 @@ async def read_body(request: Request, limit: int, patience: float) -> bytes:
     length = request.headers.get("content-length", "")
     if length.isdecimal() and int(length) > limit:
         raise _too_large(limit)
-    chunks, size = [], 0
+    chunks = []
+    size = 0
     try:
         async with asyncio.timeout(patience):
             async for chunk in request.stream():
@@ -104,14 +106,15 @@ def decode(body: bytes, depth: int, max_values: int) -> object:
         raise Problem(413, f"the body has more than {max_values:,} values, lists and objects", "send it in parts")
     try:
         text = mend_halves(body)[0][:].decode("utf-8")
-        decoded = json.loads(text, parse_constant=refuse_constant, object_pairs_hook=_once)
+        decoded = json.loads(text, parse_constant=refuse_number, object_pairs_hook=_once)
     except UnicodeDecodeError as error:
         raise Problem(400, f"the body is not UTF-8 ({error.reason} at byte {error.start})", "send UTF-8") from None
     except RecursionError:
         raise _too_deep(depth) from None
     except ValueError as error:
         raise Problem(400, f"the body is not JSON ({error})") from None
-    level, depth_left = [decoded], depth
+    level = [decoded]
+    depth_left = depth
     while level:
         inner = [value for value in level if isinstance(value, NESTED)]
         if inner and not depth_left:
@@ -152,11 +155,6 @@ def _too_large(limit: int) -> Problem:
 
 def _too_deep(depth: int) -> Problem:
     return Problem(400, f"lists or objects are nested more than {depth} deep")
-
-
-def refuse_constant(name: str) -> NoReturn:
-    """Refuse NaN and infinity, which JSON does not have."""
-    raise ValueError(f"{name} is not a number of JSON")
 
 
 class Limits(NamedTuple):

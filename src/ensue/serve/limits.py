@@ -60,7 +60,10 @@ class Register:
     """
 
     def __init__(self, max_connections: int, each: int, seconds: float, refused: Callable[[str], None]) -> None:
-        self.max_connections, self.each, self.seconds, self.refused = max_connections, each, seconds, refused
+        self.max_connections = max_connections
+        self.each = each
+        self.seconds = seconds
+        self.refused = refused
         self.stopping = False
         self.idle: dict[Connection, None] = {}
         self._of: Counter[str] = Counter()
@@ -95,7 +98,8 @@ class Connection(HttpToolsProtocol):
 
     def __init__(self, register: Register, **options: Any) -> None:
         super().__init__(**options)
-        self.register, self.address = register, ""
+        self.register = register
+        self.address = ""
         self._admitted = self._has_asked = self._has_begun = self._body = False
         self._timer: asyncio.TimerHandle | None = None
         self._flushing: asyncio.TimerHandle | None = None
@@ -268,7 +272,10 @@ class Server(uvicorn.Server):
         closed: Callable[[], None] = lambda: None,
     ) -> None:
         super().__init__(config)
-        self.register, self._stopping, self._on_start, self._closed = register, stopping, on_start, closed
+        self.register = register
+        self._stopping = stopping
+        self._on_start = on_start
+        self._closed = closed
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start as uvicorn does, and report it."""
@@ -280,7 +287,8 @@ class Server(uvicorn.Server):
         """Accept what has connected, stop accepting, answer everything, then let uvicorn end."""
         self._stopping()
         self.register.stopping = True
-        loop, ends = asyncio.get_running_loop(), asyncio.get_running_loop().time() + self._grace
+        loop = asyncio.get_running_loop()
+        ends = asyncio.get_running_loop().time() + self._grace
         make = partial(
             Connection, self.register, config=self.config, server_state=self.server_state, app_state=self.lifespan.state
         )
@@ -398,7 +406,8 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        started, status = time.perf_counter(), 0
+        started = time.perf_counter()
+        status = 0
 
         async def answer(message: Message) -> None:
             nonlocal status
@@ -427,7 +436,8 @@ class Guard:
                     scope, receive, answer
                 )
         finally:
-            seconds, route = time.perf_counter() - started, route_of(scope)
+            seconds = time.perf_counter() - started
+            route = route_of(scope)
             method = scope["method"] if scope["method"] in ("GET", "HEAD", "POST") else "other"
             self._metrics.request(method=method, route=route, status=status, seconds=seconds)
             self._log.request(method=method, route=route, status=status, seconds=seconds, records=scope.get(RECORDS, 0))

@@ -146,7 +146,8 @@ class ServedFolder:
             return False
         self._former.files.close()
         self._former, self.active = self.active, version
-        self._identity, self.refused = identity, ""
+        self._identity = identity
+        self.refused = ""
         return True
 
     def revert(self) -> None:
@@ -246,7 +247,9 @@ class Model:
     """
 
     def __init__(self, served: ServedFolder, settings: ServeSettings, metrics: Metrics) -> None:
-        self.served, self.settings, self._metrics = served, settings, metrics
+        self.served = served
+        self.settings = settings
+        self._metrics = metrics
         self.name, self.folder, self.task = served.name, served.folder, served.task
         self._swapping = threading.Lock()
         self.service = service_of(served.task)
@@ -312,7 +315,8 @@ class Model:
 
     def describe(self) -> dict[str, object]:
         """Return the model's entry in ``/v1/models``."""
-        predictor, version = self.served.predictor, self.served.active
+        predictor = self.served.predictor
+        version = self.served.active
         held_out = predictor.metadata.examples
         return {
             "name": self.name,
@@ -330,14 +334,15 @@ class Model:
 
     def _answer(self, kind: Hashable, questions: Sequence[object]) -> Sequence[str]:
         """In the worker's thread: one predictor from the first question of a batch to its last."""
-        predictor, questions_of_task = self.served.predictor, cast(Sequence[Question], questions)
+        predictor = self.served.predictor
+        questions_of_task = cast(Sequence[Question], questions)
         if isinstance(kind, FigureKind):
             return [_figure_line(*self.service.draw(predictor, kind, question)) for question in questions_of_task]
         assert isinstance(kind, Kind)
         return self.service.answer(predictor, kind, questions_of_task)
 
 
-class Models(Mapping[str, Model]):
+class Models(dict[str, Model]):
     """The served models by name.
 
     Args:
@@ -353,7 +358,7 @@ class Models(Mapping[str, Model]):
     ) -> None:
         limit_threads(settings.threads)
         self._settings, self._log, self._watches = settings, log, watches
-        self._models = {folder.name: Model(folder, settings, metrics) for folder in served}
+        super().__init__({folder.name: Model(folder, settings, metrics) for folder in served})
 
     @classmethod
     def of_folders(cls, folders: Mapping[str, Path], settings: ServeSettings, metrics: Metrics, log: Log) -> Models:
@@ -366,35 +371,26 @@ class Models(Mapping[str, Model]):
         freeze_objects()
         return cls(served, settings, metrics, log, watches=True)
 
-    def __getitem__(self, name: str) -> Model:
-        return self._models[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._models)
-
-    def __len__(self) -> int:
-        return len(self._models)
-
     def require(self, name: str) -> Model:
         """A model by its name.
 
         Raises:
             Problem: 404.
         """
-        if name not in self._models:
+        if name not in self:
             raise Problem(404, f"no model is named {name[:64]!r}", "GET /v1/models lists those that are served")
-        return self._models[name]
+        return self[name]
 
     @property
     def silent(self) -> list[str]:
         """Models whose thread has ended, or is busy with one slice for longer than requests wait."""
         late = self._settings.patience
-        return [name for name, model in self._models.items() if not model.worker.alive or model.worker.busy > late]
+        return [name for name, model in self.items() if not model.worker.alive or model.worker.busy > late]
 
     async def watch(self) -> None:
         """Look at the folders for ever, and swap in what was replaced."""
         if self._watches:
-            await asyncio.gather(*map(self._watch, self._models.values()))
+            await asyncio.gather(*map(self._watch, self.values()))
 
     async def _watch(self, model: Model) -> None:
         """Look at one folder; whatever goes wrong there, the next look follows."""
@@ -408,11 +404,11 @@ class Models(Mapping[str, Model]):
     @property
     def refused(self) -> dict[str, str]:
         """Reasons why versions in the folders do not answer, by model."""
-        return {name: model.served.refused for name, model in self._models.items() if model.served.refused}
+        return {name: model.served.refused for name, model in self.items() if model.served.refused}
 
     def close(self) -> None:
         """Answer what waits, then end the threads."""
-        for model in self._models.values():
+        for model in self.values():
             model.worker.close(self._settings.grace)
 
 

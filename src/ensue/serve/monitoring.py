@@ -40,7 +40,8 @@ class Log:
     """
 
     def __init__(self, stream: TextIO | None = None) -> None:
-        self._stream, self._lock = stream, threading.Lock()
+        self._stream = stream
+        self._lock = threading.Lock()
         self._lines: list[str] = []
 
     def request(self, *, method: str, route: str, status: int, seconds: float, records: int) -> None:
@@ -108,7 +109,9 @@ class Drift:
     """
 
     def __init__(self, today: Callable[[], date] = _today, file: Path | None = None) -> None:
-        self._today, self._folder, shape = today, None, (DAYS, 4)
+        self._today = today
+        self._folder = None
+        shape = (DAYS, 4)
         self._days: np.ndarray = np.zeros(shape, np.int64)
         if file is not None:
             self._folder = file.parent
@@ -249,7 +252,8 @@ class Metrics:
         self.asked_values = Counter("ensue_asked_values", "ids and words in requests", ["model"], registry=reg)
         self.unknown = Counter("ensue_unknown_values", "of them, not in vocabulary", ["model"], registry=reg)
         self.batch = Histogram("ensue_batch_records", "records per batch", ["model"], buckets=RECORDS, registry=reg)
-        waits, version_help = ("records that wait", ["model"]), ("active version", ["model"])
+        waits = ("records that wait", ["model"])
+        version_help = ("active version", ["model"])
         self.waiting = Gauge("ensue_waiting_records", *waits, registry=reg, multiprocess_mode="livesum")
         self.version = Gauge("ensue_model_version", *version_help, registry=reg, multiprocess_mode="livemax")
         self.swaps = Counter("ensue_model_swaps", "new versions loaded", ["model"], registry=reg)

@@ -26,8 +26,8 @@ from pathlib import Path
 from typing import Any
 
 from ensue.errors import EnsueError, ModelFolderError, UnknownModelError
+from ensue.lines import refuse_number
 from ensue.predictor import AnyPredictor, load
-from ensue.serve.bodies import refuse_constant
 from ensue.serve.settings import UNLIMITED
 from ensue.serve.tasks import Kind, Question, service_of
 
@@ -159,7 +159,7 @@ def ask(predictor: AnyPredictor, folder: Path) -> list[dict[str, object]]:
         body = service.bodies.predict.model_construct(records=records)
         questions = [Question(service.first_record(predictor)), *service.questions(body)]
         for line in service.answer(predictor, Kind("predict", CHOICES), questions) if questions else ():
-            json.loads(line, parse_constant=refuse_constant)
+            json.loads(line, parse_constant=refuse_number)
         with suppress(EnsueError):  # not every model explains itself
             service.answer(predictor, Kind("explain", 1), questions[:1])
     except EnsueError:

@@ -81,7 +81,8 @@ def run(
         SettingError: a needed token is missing, or a name or an address is invalid.
         ModelFolderError: a folder is no model folder, or damaged.
     """
-    limits, lines = settings or ServeSettings(), log or Log()
+    limits = settings or ServeSettings()
+    lines = log or Log()
     if not token and not is_local(host):
         raise SettingError(
             f"{host} can be reached from other machines: set ENSUE_TOKEN to a secret, or listen on 127.0.0.1"
@@ -274,5 +275,6 @@ def _quiet(log: Log) -> None:
             log.event("server", level=record.levelname.lower(), says=str(record.msg)[:200])
 
     logger = logging.getLogger("uvicorn")
-    logger.handlers, logger.propagate = [Lines(logging.WARNING)], False
+    logger.handlers = [Lines(logging.WARNING)]
+    logger.propagate = False
     logger.setLevel(logging.WARNING)

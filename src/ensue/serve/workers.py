@@ -291,8 +291,11 @@ class Supervisor:
         for served in self._served:
             if self._stop or not served.is_unprepared:
                 continue
-            file, started = self._counts.folder / f"{served.name}.made", time.monotonic()
-            pid, ended, status = self._divide(partial(_prepare, served, file, self._settings.threads)), 0, 0
+            file = self._counts.folder / f"{served.name}.made"
+            started = time.monotonic()
+            pid = self._divide(partial(_prepare, served, file, self._settings.threads))
+            ended = 0
+            status = 0
             while not ended:
                 if self._stop:
                     os.kill(pid, signal.SIGKILL)
@@ -327,7 +330,8 @@ class Supervisor:
             if UPDATED in message:
                 self._updated.append(worker)
         now = time.monotonic()
-        passed, self._turned = min(now - self._turned, HEARTBEAT), now
+        passed = min(now - self._turned, HEARTBEAT)
+        self._turned = now
         for worker in list(self._workers):
             self._ask(worker, now, passed)
             pid, status = os.waitpid(worker.pid, os.WNOHANG)

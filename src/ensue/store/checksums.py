@@ -35,7 +35,8 @@ class Counted:
     """Bytes that come in parts, and once they have come their checksum, in hexadecimal."""
 
     def __init__(self, parts: Iterable[bytes | memoryview]) -> None:
-        self._parts, self._hashed = parts, hashlib.blake2b(digest_size=32)
+        self._parts = parts
+        self._hashed = hashlib.blake2b(digest_size=32)
 
     def __iter__(self) -> Iterator[bytes | memoryview]:
         """The parts, one after the other."""

@@ -316,7 +316,8 @@ def _pack(value: object, path: str, arrays: Arrays, stored: np.dtype[Any] | None
     if (kinds := _fields(kind)) is not None:
         tree = {}
         for name, hint in kinds.items():
-            field, num_tables = getattr(value, name), len(arrays)
+            field = getattr(value, name)
+            num_tables = len(arrays)
             packed = _pack(field, _join(path, name), arrays, _dtypes(hint)[1])
             if len(arrays) > num_tables or field != _default(kind, name):
                 tree[name] = packed

@@ -79,7 +79,8 @@ def roll_back(folder: Path, number: int | None = None) -> tuple[int, int]:
         SettingError: no such version.
         ModelFolderError: it is damaged, or the disk is full; what stands is unchanged.
     """
-    versions, standing = kept(folder), current(folder)
+    versions = kept(folder)
+    standing = current(folder)
     if number is None:
         older = [version for version in versions if version < standing]
         if not older:

@@ -27,7 +27,6 @@ from typing import Annotated, Any, NamedTuple, TypeVar, cast
 from urllib.parse import urlunsplit
 
 from pydantic import Field
-from typing_extensions import TypedDict
 
 from ensue.data.file_bytes import read_input
 from ensue.errors import DataError, SettingError
@@ -105,7 +104,8 @@ def _open_redis(address: str, log: Callable[[str], None]) -> Source:
     """Return the source of ``redis://host:port/database?stream=NAME,NAME&group=NAME``; several keys are partitions."""
     masked = without_credentials(address)
     url, options = split_address(address, REDIS_EXAMPLE)
-    keys, group = [key for key in options.pop("stream", "").split(",") if key], options.pop("group", "ensue")
+    keys = [key for key in options.pop("stream", "").split(",") if key]
+    group = options.pop("group", "ensue")
     if not keys or options:
         problem = f"{next(iter(options))!r} is not known" if options else "no stream is named"
         raise SettingError(f"{masked}: {problem}; write {REDIS_EXAMPLE}")
@@ -139,7 +139,7 @@ def connect(address: str) -> tuple[Any, ModuleType]:
         ) from None
 
 
-class RedisPosition(TypedDict):
+class RedisPosition(NamedTuple):
     """The latest entry that was read, and how many were ever added up to it, where that is known."""
 
     entry: Annotated[str, Field(pattern=r"^[0-9]{1,20}(-[0-9]{1,20})?$")]
@@ -217,8 +217,7 @@ class RedisStream(Source):
 
     def begin(self, position: Position | None) -> None:
         """See :class:`Source`."""
-        location = position_of(RedisPosition, position or RedisPosition(entry=ZERO, added=None))
-        self._at, self._num_added = location["entry"], location["added"]
+        self._at, self._num_added = position_of(RedisPosition(ZERO, None), position)
 
     def _next(self, limit: int) -> list[tuple[str, bytes]] | None:
         entries = self._server.request(partial(self._entries, min(PAGE, limit)))
@@ -230,8 +229,8 @@ class RedisStream(Source):
             lines.append((f"{self.stream}: entry {self._at}", _line(fields)))
         return lines
 
-    def _position(self) -> RedisPosition:
-        return RedisPosition(entry=self._at, added=self._num_added)
+    def _position(self) -> Position:
+        return RedisPosition(self._at, self._num_added)._asdict()
 
     def _await(self, seconds: float) -> None:
         """Wait for an entry after the position, for some seconds at most."""
@@ -246,7 +245,7 @@ class RedisStream(Source):
 
     def committed(self, position: Position) -> None:
         """Let the group follow; if the server is away, the next commit makes up for it."""
-        self._server.request(partial(self._follow, cast(RedisPosition, position)))
+        self._server.request(partial(self._follow, position_of(RedisPosition(ZERO, None), position)))
 
     def behind(self) -> Behind:
         """Return the seconds between the latest entry and the latest that was read."""
@@ -262,7 +261,8 @@ class RedisStream(Source):
 
     def _entries(self, count: int) -> list[Entry]:
         """Return the next entries, after a look at what Redis has removed before them."""
-        client, errors = self._server.client, self._server.errors
+        client = self._server.client
+        errors = self._server.errors
         try:
             entries: list[Entry] = client.xrange(self.stream, self._at, count=count + 1)
             if entries and entries[0][0].decode() == self._at:
@@ -288,7 +288,8 @@ class RedisStream(Source):
             if info.latest == ZERO:
                 self._server.note(f"there is no stream {self.stream!r} yet")
             return
-        num_read, removed = self._num_added, info.num_removed
+        num_read = self._num_added
+        removed = info.num_removed
         starts_later = info.first is None or _order(info.first) > _order(self._at)
         is_shorter = num_read is not None and info.num_added is not None and info.num_added < num_read
         if is_shorter or _order(info.latest) < _order(self._at):
@@ -318,7 +319,8 @@ class RedisStream(Source):
 
     def _follow(self, position: RedisPosition) -> bool:
         """Set the group to a committed position, where no consumer reads from it."""
-        client, entry, added = self._server.client, position["entry"], position["added"]
+        client = self._server.client
+        entry, added = position
         with suppress(self._server.errors.ResponseError):  # no key, or no right to it: the group is only displayed
             groups = {group["name"].decode(): group for group in client.xinfo_groups(self.stream)}
             if self.group not in groups:
@@ -378,7 +380,7 @@ PATIENCE = 30.0
 OPTIONS = {"group", "partitions", "config"}
 
 
-class KafkaPosition(TypedDict):
+class KafkaPosition(NamedTuple):
     """The offset of the next message of each partition, by its number."""
 
     partitions: dict[Annotated[str, Field(pattern="^[0-9]{1,9}$")], Count]
@@ -411,12 +413,15 @@ class KafkaTopic(Source):
             unknown = min(set(options) - OPTIONS, default="")
             wrong = f"{unknown!r} is not known" if unknown else "no topic is named"
             raise SettingError(f"{masked}: {wrong}; write {KAFKA_EXAMPLE}")
-        self.name, self.server = f"kafka:{self.topic}", f"kafka at {url.netloc}"
+        self.name = f"kafka:{self.topic}"
+        self.server = f"kafka at {url.netloc}"
         partitions = [name for name in options.get("partitions", "").split(",") if name]
         if not all(name.isdecimal() for name in partitions):
             raise SettingError(f"{masked}: partitions are numbers, such as partitions=0,2")
         self._chosen_partitions = sorted({int(name) for name in partitions})
-        self._kafka, self._tell, self._away = confluent_kafka, tell, False
+        self._kafka = confluent_kafka
+        self._tell = tell
+        self._away = False
         properties = {
             **_properties(options.get("config")),
             "bootstrap.servers": url.netloc,
@@ -437,8 +442,8 @@ class KafkaTopic(Source):
     def begin(self, position: Position | None) -> None:
         """See :class:`Source`."""
         kafka = self._kafka
-        stored = {} if position is None else position_of(KafkaPosition, position)["partitions"]
-        self._at = {int(number): offset for number, offset in stored.items()}
+        stored = position_of(KafkaPosition({}), position)
+        self._at = {int(number): offset for number, offset in stored.partitions.items()}
         topic_partitions = self._partitions()
         partitions = self._chosen_partitions or topic_partitions
         for number in sorted({*partitions, *self._at} - set(topic_partitions)):
@@ -459,7 +464,10 @@ class KafkaTopic(Source):
         number = next((number for number, waiting in self._waiting.items() if waiting), None)
         if number is None:
             return Block([], [], self._position(), self._ended >= set(self._waiting))
-        waiting, lines, locations, size = self._waiting.pop(number), list[bytes](), list[str](), 0
+        waiting = self._waiting.pop(number)
+        lines = list[bytes]()
+        locations = list[str]()
+        size = 0
         self._waiting[number] = waiting  # the others have their turn first
         while waiting and len(lines) < limit and size < MAX_BYTES:
             offset, line = waiting.popleft()
@@ -472,8 +480,8 @@ class KafkaTopic(Source):
     def committed(self, position: Position) -> None:
         """Let the group's offsets follow; where that fails, the next commit makes up for it."""
         kafka = self._kafka
-        stored = cast(dict[str, int], position["partitions"])
-        offsets = [kafka.TopicPartition(self.topic, int(number), offset) for number, offset in stored.items()]
+        stored = position_of(KafkaPosition({}), position).partitions.items()
+        offsets = [kafka.TopicPartition(self.topic, int(number), offset) for number, offset in stored]
         if offsets:
             self._consumer.commit(offsets=offsets, asynchronous=True)
 
@@ -514,7 +522,8 @@ class KafkaTopic(Source):
         """Put messages to those of their partition; what is told of its end or of an error is heard."""
         codes = self._kafka.KafkaError
         for message in messages:
-            number, error = message.partition(), message.error()
+            number = message.partition()
+            error = message.error()
             if error is None:
                 self._ended.discard(number)
                 value = message.value()
@@ -538,7 +547,8 @@ class KafkaTopic(Source):
         Raises:
             DataError: the partition ends before the position.
         """
-        kafka, waiting = self._kafka, self._waiting[number]
+        kafka = self._kafka
+        waiting = self._waiting[number]
         at = waiting[-1][0] + 1 if waiting else self._at.get(number)
         partition = kafka.TopicPartition(self.topic, number)
         try:

@@ -104,7 +104,8 @@ class StreamClock:
         return [Rejection(event, self._far(event) if self.latest else _future(event)) for event in self._release()]
 
     def _far(self, event: Event) -> str:
-        days, side = abs(event.time - self.time) / DAY, "after" if event.time > self.time else "before"
+        days = abs(event.time - self.time) / DAY
+        side = "after" if event.time > self.time else "before"
         return f"time {_time_text(event.time)} is {days:,.0f} days {side} the stream's clock ({_time_text(self.time)})"
 
 

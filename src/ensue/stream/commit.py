@@ -344,7 +344,9 @@ class Journal:
 
     def __init__(self, folder: Path) -> None:
         path = folder.resolve()
-        self.folder, self.path, self.size = folder, path.with_name(f".{path.name}.journal"), 0
+        self.folder = folder
+        self.path = path.with_name(f".{path.name}.journal")
+        self.size = 0
 
     def read(self) -> list[Entry]:
         """The commits since the folder was written; what was cut off is cut away.
@@ -443,7 +445,8 @@ class Changes:
         """New values since the last commit, and tensors to apply by :func:`apply_changes`; a new list begins."""
         module = module_of(self.state.network)
         assert self.state.optimizer is not None
-        moments, tables = optimizer_tensors(module, self.state.optimizer), by_row(module)
+        moments = optimizer_tensors(module, self.state.optimizer)
+        tables = by_row(module)
         fresh = torch.arange(self._num_ids, len(self.state.vocabulary))
         tensors: dict[str, Tensor] = {}
         for name, parameter in module.named_parameters():
@@ -470,7 +473,8 @@ def apply_changes(state: NextState, tensors: Mapping[str, Tensor]) -> None:
     Raises:
         ValueError: it is of another model.
     """
-    module, optimizer = module_of(state.network), state.optimizer
+    module = module_of(state.network)
+    optimizer = state.optimizer
     assert optimizer is not None
     parameters = dict(module.named_parameters())
     for name, parameter in parameters.items():

@@ -94,7 +94,10 @@ class Stream(StreamState):
         latest = changes[-1].commit if changes else commit
         rejected = 0 if latest is None else latest.rejects
         super().__init__(folder, source, settings, predictor, reader, rejected=rejected)
-        self._busy, self._done, self._dirty, self._live = 0.0, 0, False, False
+        self._busy = 0.0
+        self._done = 0
+        self._dirty = False
+        self._live = False
         if commit is not None and not begins:
             saved.restore(self, commit)
         for changed in changes:
@@ -144,7 +147,8 @@ class Stream(StreamState):
         events, rejects = self.reader.read(block.lines, block.locations)
         for number, reason in rejects:
             self.rejects.add(block.lines[number], block.locations[number], reason)
-        sessions, former_events = self.sessions.of(block.partition), self.counts.events
+        sessions = self.sessions.of(block.partition)
+        former_events = self.counts.events
         for session, value, seconds, mark, number in events.rows():
             sessions.add(session, value, seconds, mark, block.locations[number], self.chunk)
             if len(self.chunk) >= CHUNK or self._is_next_period():
@@ -158,7 +162,8 @@ class Stream(StreamState):
 
     def _is_next_period(self) -> bool:
         """Return whether the clock has entered a later period than ever before, in which the next chunk begins."""
-        clock, former = self.sessions.clock, self.period
+        clock = self.sessions.clock
+        former = self.period
         if not np.isfinite(clock):
             return False
         period = int(clock // PERIOD)
@@ -204,7 +209,8 @@ class Stream(StreamState):
             sample = chunk.scored.sample(self.settings.score)
             arrivals = arrivals[ranges(scored.offsets[:-1][sample], scored.lengths[sample])]
             scored, context = scored.select(sample), context[sample]
-        rows, num_ids = targets(scored, context), len(chunk.vocabulary)
+        rows = targets(scored, context)
+        num_ids = len(chunk.vocabulary)
         ranks = {}
         if len(rows):
             ranks["model"] = model_ranks(self.predictor, scored, context, num_ids)

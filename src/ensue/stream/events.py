@@ -116,12 +116,16 @@ class Reader:
     ) -> None:
         if unit is not None and unit not in UNITS:
             raise SettingError(f"--time-unit {unit!r} is not known; choose from {', '.join(UNITS)}")
-        self.source, self.stated_columns, self.stated_unit = Path(source), dict(columns or {}), unit
+        self.source = Path(source)
+        self.stated_columns = dict(columns or {})
+        self.stated_unit = unit
         with suppress(DataError):  # that a role is not stated is no mistake; one that does not exist is
             find_columns(self.source, list(self.stated_columns.values()), self.stated_columns, events=events)
         self.columns: dict[str, str] = {}
-        self.unit, self.max_id = "", max_id
-        self.schema, self.types_are_stated = replace(schema, events=events or schema.events), bool(events)
+        self.unit = ""
+        self.max_id = max_id
+        self.schema = replace(schema, events=events or schema.events)
+        self.types_are_stated = bool(events)
         self.event_types = {name.strip() for name in self.schema.events.split(",") if name.strip()}
 
     @property
@@ -154,7 +158,8 @@ class Reader:
             lines: as they came, without the newline.
             locations: where each stands, a name for a history that has none.
         """
-        events, rejects = Events(), []
+        events = Events()
+        rejects = []
         for number, (line, location) in enumerate(zip(lines, locations, strict=True)):
             try:
                 self._read(line, location, events)
@@ -244,7 +249,8 @@ class Reader:
         if time is None or time == "":
             raise Reject(f"field {quoted(name)} (time) is missing")
         number, seems = _number(time, name, self.schema.day_first)
-        stated_unit, usual = self.stated_unit or named_unit(name), self.schema.time_unit
+        stated_unit = self.stated_unit or named_unit(name)
+        usual = self.schema.time_unit
         if usual == "iso" or seems == "iso":
             usual = None
         unit = self.unit or stated_unit or usual or seems

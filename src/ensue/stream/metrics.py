@@ -69,7 +69,8 @@ class Hour:
 
     def add(self, name: str, sums: Sums) -> None:
         """Add to somebody's sums."""
-        (answered, hits, reciprocals), old = sums, self.sums.get(name, (0, 0, 0.0))
+        (answered, hits, reciprocals) = sums
+        old = self.sums.get(name, (0, 0, 0.0))
         self.sums[name] = old[0] + answered, old[1] + hits, old[2] + reciprocals
 
     def to_dict(self) -> HourFigures:
@@ -260,6 +261,8 @@ class RecentPopularity:
         require_ids(f"{self.name}: ids", table.ids, num_ids, FIRST)
         require_times(f"{self.name}: times", table.times, len(table.ids))
         self._ids, self._times = array("i"), array("d")
-        self._begin, self._counts, self._at_least = 0, {}, [0]
+        self._begin = 0
+        self._counts = {}
+        self._at_least = [0]
         for value, seconds in zip(table.ids.tolist(), table.times.tolist(), strict=True):
             self._count(value, seconds, -np.inf)

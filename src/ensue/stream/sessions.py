@@ -256,7 +256,10 @@ class _Session:
     __slots__ = ("arrivals", "fresh", "ids", "name", "times")
 
     def __init__(self, name: int, ids: list[int], times: list[float], arrivals: list[int]) -> None:
-        self.name, self.ids, self.times, self.arrivals = name, ids, times, arrivals
+        self.name = name
+        self.ids = ids
+        self.times = times
+        self.arrivals = arrivals
         self.fresh = len(ids) - len(arrivals)
 
 
@@ -321,7 +324,9 @@ class OpenSessions:
             self._accept(event, chunk)
 
     def _accept(self, event: Event, chunk: Chunk) -> None:
-        name, time, value = event.session, event.time, chunk.id(event.value)
+        name = event.session
+        time = event.time
+        value = chunk.id(event.value)
         session = self._open.get(name)
         if session is not None and time - session.times[-1] > self.gap:
             self._close(name, chunk)

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import errno
 import hashlib
-import json
 import os
 import sqlite3
 import threading
@@ -33,12 +32,10 @@ from string import digits
 from typing import Any, NamedTuple, TypeVar, cast
 from urllib.parse import SplitResult, parse_qs, urlsplit
 
-from pydantic import TypeAdapter, ValidationError
-from typing_extensions import TypedDict
-
 from ensue.errors import DataError, ModelFolderError, SettingError
 from ensue.learning.state import Count
-from ensue.lines import one_line, without_credentials
+from ensue.lines import without_credentials
+from ensue.store.pack import unpack
 from ensue.stream.events import LONGEST
 
 MAX_BYTES = 2**23
@@ -101,7 +98,9 @@ class Source(ABC):
         """
         lines: list[bytes] = []
         locations: list[str] = []
-        until, size, at_end = time.monotonic() + wait, 0, False
+        until = time.monotonic() + wait
+        size = 0
+        at_end = False
         while len(lines) < limit and size < MAX_BYTES:
             batch = self._next(limit - len(lines))
             for location, line in batch or ():
@@ -141,35 +140,24 @@ class Source(ABC):
         """Close files and connections."""
 
 
-def read_json(location: str, kind: type[Kind], data: bytes) -> Kind:
-    """Return what a commit holds as JSON, whoever wrote it.
-
-    Args:
-        location: where it stands, for messages.
-        kind: what it must be.
-        data: JSON.
-
-    Raises:
-        ModelFolderError: it is something else.
-    """
-    try:
-        return TypeAdapter(kind).validate_json(data, strict=True)
-    except ValidationError as error:
-        detail = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        field = one_line(".".join(map(str, detail["loc"])), 80)
-        raise ModelFolderError(
-            f"{location}: damaged ({f'{field}: ' if field else ''}{one_line(detail['msg'], 200)}); fit the model again "
-            "or copy it again"
-        ) from error
-
-
-def position_of(kind: type[Kind], position: Position) -> Kind:
+def position_of(start: Kind, position: Position | None) -> Kind:
     """Return a committed position as a source has it.
 
+    Args:
+        start: the position before the first line, a NamedTuple.
+        position: the committed one; ``None`` for ``start``.
+
     Raises:
-        ModelFolderError: it is none of this source.
+        ModelFolderError: it is the position of another source.
     """
-    return read_json("stream.json, position", kind, json.dumps(position).encode())
+    if position is None:
+        return start
+    try:
+        return unpack(type(start), dict(position), {})
+    except ValueError as error:
+        raise ModelFolderError(
+            f"stream.json, position: damaged ({error}); fit the model again or copy it again"
+        ) from error
 
 
 def split_address(address: str, example: str) -> tuple[SplitResult, dict[str, str]]:
@@ -200,10 +188,10 @@ def partition_of(sequence: str, partitions: int) -> int:
     return int.from_bytes(hashlib.blake2b(sequence.encode(), digest_size=8).digest(), "little") % partitions
 
 
-class PartitionsPosition(TypedDict):
+class PartitionsPosition(NamedTuple):
     """Where each partition stands, by name."""
 
-    partitions: dict[str, Position]
+    partitions: dict[str, dict[str, object]]
 
 
 class Partitions(Source):
@@ -217,12 +205,12 @@ class Partitions(Source):
     def __init__(self, kind: str, sources: Mapping[str, Source]) -> None:
         self.sources = dict(sources)
         self.name = f"{kind}:{commonprefix(list(self.sources)).rstrip(digits)}*"  # noqa: RUF071 - of characters
-        self._positions: dict[str, Position] = {}
+        self._positions: dict[str, dict[str, object]] = {}
         self._turns = list(self.sources)
 
     def begin(self, position: Position | None) -> None:
         """See :class:`Source`."""
-        self._positions = {} if position is None else position_of(PartitionsPosition, position)["partitions"]
+        self._positions = position_of(PartitionsPosition({}), position).partitions
         if unknown := set(self._positions) - set(self.sources):
             raise DataError(f"{self.name}: partition {min(unknown)} was read before and is missing; name it too")
         for name, source in self.sources.items():
@@ -238,7 +226,7 @@ class Partitions(Source):
                 self._turns.remove(name)
                 self._turns.append(name)
                 if block.lines:
-                    self._positions[name] = block.position
+                    self._positions[name] = dict(block.position)
                     return Block(block.lines, block.locations, self._position(), False, name)
                 ends = ends and block.at_end
             if time.monotonic() >= until:
@@ -253,7 +241,8 @@ class Partitions(Source):
     def behind(self) -> Behind:
         """Return what is left of all, or how long the latest one has waited."""
         lags = [source.behind() for source in self.sources.values()]
-        amounts, unit = [lag.amount for lag in lags], lags[0].unit
+        amounts = [lag.amount for lag in lags]
+        unit = lags[0].unit
         return Behind(max(amounts) if unit == "s" else sum(amounts), unit)
 
     def close(self) -> None:
@@ -271,7 +260,7 @@ TAIL = 1024
 SUFFIXES = (".jsonl", ".ndjson")
 
 
-class FilePosition(TypedDict):
+class FilePosition(NamedTuple):
     """The file that is read, bytes of it that were given out, a digest of the latest, and lengths of earlier files."""
 
     file: str
@@ -288,7 +277,8 @@ class JSONLines(Source):
     """
 
     def __init__(self, path: Path) -> None:
-        self.path, self.name = path, path.resolve().name
+        self.path = path
+        self.name = path.resolve().name
         self.is_folder = path.is_dir()
         self._file: int | None = None
         self._inode = -1
@@ -296,19 +286,17 @@ class JSONLines(Source):
         self._offset = 0  # bytes of it that were given out as lines
         self._digest = ""  # of the bytes before the offset
         self._done: dict[str, int] = {}  # earlier files of the folder and how long they were
-        self._buffer, self._start, self._dropped = b"", 0, 0
+        self._buffer = b""
+        self._start = 0
+        self._dropped = 0
 
     def begin(self, position: Position | None) -> None:
         """See :class:`Source`."""
         if not self.path.exists():
             raise DataError(f"{self.path}: no such file or folder; give a JSON Lines file or a folder of them")
         self.close()
-        if position is None:
-            self._at, self._offset, self._digest, self._done = "" if self.is_folder else self.name, 0, "", {}
-        else:
-            location = position_of(FilePosition, position)
-            self._at, self._offset = location["file"], location["offset"]
-            self._digest, self._done = location["digest"], location["done"]
+        start = FilePosition("" if self.is_folder else self.name, 0, "", {})
+        self._at, self._offset, self._digest, self._done = position_of(start, position)
         if self._at:
             self._verify()
 
@@ -340,12 +328,14 @@ class JSONLines(Source):
         if self._file is not None:
             os.close(self._file)
         self._file, self._inode = None, -1
-        self._buffer, self._start, self._dropped = b"", 0, 0
+        self._buffer = b""
+        self._start = 0
+        self._dropped = 0
 
-    def _position(self) -> FilePosition:
+    def _position(self) -> Position:
         if self._at and self._file is not None:
             self._digest = self._digest_before()
-        return FilePosition(file=self._at, offset=self._offset, digest=self._digest, done=dict(self._done))
+        return FilePosition(self._at, self._offset, self._digest, dict(self._done))._asdict()
 
     @property
     def _path(self) -> Path:
@@ -393,7 +383,8 @@ class JSONLines(Source):
                 return None
             tail = self._buffer[self._start :]
             self._dropped += max(0, len(tail) - LONGEST - 1)
-            self._buffer, self._start = tail[: LONGEST + 1] + chunk, 0
+            self._buffer = tail[: LONGEST + 1] + chunk
+            self._start = 0
         line = self._buffer[self._start : end]
         self._offset += end + 1 - self._start + self._dropped
         self._start, self._dropped = end + 1, 0
@@ -450,7 +441,8 @@ class SQLiteQueue:
     """
 
     def __init__(self, path: str | Path) -> None:
-        self.path, self._lock = Path(path), threading.Lock()
+        self.path = Path(path)
+        self._lock = threading.Lock()
         with closing(self._open()) as database, database:
             database.execute("PRAGMA journal_mode = WAL")
             database.execute("CREATE TABLE IF NOT EXISTS events (position INTEGER PRIMARY KEY AUTOINCREMENT, line)")
@@ -467,7 +459,7 @@ class SQLiteQueue:
         return sqlite3.connect(self.path, timeout=PATIENCE)
 
 
-class QueuePosition(TypedDict):
+class QueuePosition(NamedTuple):
     """The latest line that was given out, and a digest of it."""
 
     position: Count
@@ -482,7 +474,8 @@ class SQLiteSource(Source):
     """
 
     def __init__(self, path: Path) -> None:
-        self.path, self.name = path, f"sqlite:{path.resolve().name}"
+        self.path = path
+        self.name = f"sqlite:{path.resolve().name}"
         self._database: sqlite3.Connection | None = None
         self._at, self._digest = 0, ""
 
@@ -494,8 +487,7 @@ class SQLiteSource(Source):
                 f"{self.path}: no such queue; a writer makes it with "
                 f"ensue.stream.SQLiteQueue({str(self.path)!r}).put(lines)"
             )
-        location = QueuePosition(position=0, digest="") if position is None else position_of(QueuePosition, position)
-        self._at, self._digest = location["position"], location["digest"]
+        self._at, self._digest = position_of(QueuePosition(0, ""), position)
         self._database = sqlite3.connect(self.path, timeout=PATIENCE)
         standing = self._rows("SELECT CAST(line AS BLOB) FROM events WHERE position = ?", self._at)
         if self._at > self._last() or any(_digest(line) != self._digest for (line,) in standing):
@@ -513,8 +505,8 @@ class SQLiteSource(Source):
             (f"{self.path.name}: position {position}", b"null" if line is None else line) for position, line in rows
         ]
 
-    def _position(self) -> QueuePosition:
-        return QueuePosition(position=self._at, digest=self._digest)
+    def _position(self) -> Position:
+        return QueuePosition(self._at, self._digest)._asdict()
 
     def behind(self) -> Behind:
         """See :class:`Source`."""

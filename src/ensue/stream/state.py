@@ -93,7 +93,8 @@ class Status:
     @property
     def sentence(self) -> str:
         """One line for people."""
-        counts, lag = self.counts, "" if self.lag is None else f", {max(0.0, self.lag):,.0f} s after the latest event"
+        counts = self.counts
+        lag = "" if self.lag is None else f", {max(0.0, self.lag):,.0f} s after the latest event"
         return (
             f"{plural(counts.events, 'event')} at {self.rate:,.0f}/s, {counts.targets:,} predicted, "
             f"{counts.late:,} late, "
@@ -140,7 +141,9 @@ class StreamState:
         *,
         rejected: int,
     ) -> None:
-        self.folder, self.source, self.settings = folder, source, settings
+        self.folder = folder
+        self.source = source
+        self.settings = settings
         self.predictor, self.reader = predictor, reader
         self.sessions = PartitionSessions(settings.gap * 60)
         """Sessions that may go on, and the clock, of each partition."""

@@ -28,7 +28,8 @@ def _draw(predictor: ClassifyPredictor, kind: FigureKind, question: Question) ->
     choice = choice_at(explanation.answer.choices, kind.choice)
     if not any(passage.words for passage in explanation.passages):
         raise DataError("record: the text has no words to draw")
-    test, best = explanation.answer.deletion, explanation.answer.choices[0]
+    test = explanation.answer.deletion
+    best = explanation.answer.choices[0]
     sentences = [f"{choice.value} has probability {choice.score:.2f}."]
     if test is not None:
         sentences.append(

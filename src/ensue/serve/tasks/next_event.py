@@ -160,7 +160,8 @@ def _draw(predictor: NextPredictor, kind: FigureKind, question: Question) -> tup
 
 def _edges_in_words(explanation: Explanation, edges: Edges) -> str:
     """Say what the dotted lines are, and how often the strongest weight is one of them."""
-    count, comparison = len(true_pairs(explanation, edges)), compare(explanation, edges)
+    count = len(true_pairs(explanation, edges))
+    comparison = compare(explanation, edges)
     sentence = comparison.sentence()
     return f"Dotted: {plural(count, 'true edge')} between these." + (
         f" {sentence[0].upper()}{sentence[1:]}." if comparison.steps else ""

@@ -139,7 +139,8 @@ def _draw(predictor: SuggestPredictor, kind: FigureKind, question: Question) -> 
     (answer,) = _predict(predictor, Kind("predict", kind.k), [question])
     choice = choice_at(answer.choices, kind.choice)
     attended = explanation(predictor, cast(History, question.record), replace(answer, choices=(choice,)))
-    drawing, words = figures.query_weights(attended), attribution_sentence(choice)
+    drawing = figures.query_weights(attended)
+    words = attribution_sentence(choice)
     if not attended.weights:
         return drawing, f"{words} It comes from counts: only queries have weights."
     return drawing, f"{words} {NOT_CAUSES}"

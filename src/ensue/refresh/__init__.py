@@ -69,6 +69,7 @@ class Refreshed:
             newest = f", trained on the newest part too ({self.held})" if self.held else ""
             untested = "" if self.slices else "; it was not tested"
             return f"accepted: version {self.version} is active{newest}{untested}"
+        # Refused for one slice: the one that fell most.
         worst = min(self.slices, key=lambda tested: tested.change)
         return (
             f"refused: {worst.label} on the {worst.name} slice changed by {100 * worst.change:+.1f} %, more than "
@@ -129,10 +130,13 @@ def refresh(
         trial.learn_rest()
         candidate.metadata.version = number = versions.next_number(folder)
         result = replace(result, version=number)
+        # The version is whole before the folder changes: a kill here loses nothing.
         versions.keep(folder)
+        # Last moment before the folder changes; what is noted here is in the new folder.
         before(candidate, result)
         standing_stream = {name: read_file(folder, name) for name in STREAM if (folder / name).exists()}
         write_folder(folder, {**standing_stream, **candidate.files(card(candidate, result))})
+        # An update that could not be tested on former examples can be undone in any case.
         versions.prune(folder, max(keep, 1) if result.warning else keep)
     return result
 

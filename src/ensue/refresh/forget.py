@@ -83,6 +83,7 @@ def forget(folder: Path, users: Collection[str], records: object = None) -> Repo
             if any(report.removed for report in reports):
                 card = read_file(path, "CARD.md").decode()
                 replaced.append((path, {**stream, **predictor.files(card)}))
+        # Nothing is written before all folders were read: an error leaves all of them as they were.
         for path, files in replaced:
             write_folder(path, files)
         if replaced:

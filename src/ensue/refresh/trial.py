@@ -71,6 +71,7 @@ class Slice:
             new: those of the candidate.
             baselines: those of each baseline.
         """
+        # The first column decides; others are shown.
         metric = next(iter(old))
         means = {model: _means(columns) for model, columns in (baselines or {}).items()}
         best = max(means, key=lambda model: means[model][metric], default="")
@@ -152,6 +153,7 @@ def update_next(old: NextPredictor, candidate: NextPredictor, data: Histories, a
 
     The test ranks the whole catalogue, so its index is built once, for a candidate that takes over.
     """
+    # New rows of the item table count for all that follows, the test included.
     if data.items is not None:
         candidate.add_items(data.items)
         if not len(data):
@@ -168,6 +170,8 @@ def update_next(old: NextPredictor, candidate: NextPredictor, data: Histories, a
         require_targets(early, "all but the newest tenth of the new data")
         require_targets(newest, "the newest tenth of the new data")
     remembered, others = candidate.reservoir.part(min(MAX_REMEMBERED, len(candidate.reservoir) // 10), ask.standing)
+    # Remembered histories that are tested are not replayed in this pass: they would be scored on what was just
+    # trained.
     ask.follow(passes(candidate, early, others))
     tested = {NEWEST: newest, "remembered": remembered if len(remembered) else None}
     slices = tuple(_next_slice(name, old, candidate, log) for name, log in tested.items() if log is not None)
@@ -248,11 +252,14 @@ def _title_ranks(predictor: LinkPredictor, old: LinkPredictor) -> Floats:
     articles = old.articles
     num_articles = len(articles)
     rows = np.sort(np.random.default_rng(old.seed).permutation(num_articles)[:MAX_PROBES])
+    # The first words of an article stand for a title that it lacks.
     words = pl.Series(articles.texts).str.split(" ").list.head(FIRST_WORDS).list.join(" ")
     titles = pl.select(pl.when(articles.titles.str.len_chars() > 0).then(articles.titles).otherwise(words)).to_series()
     posts = Posts.of([Post(text) for text in titles.gather(rows).to_list()])
+    # Columns beyond the old articles are new ones, which no title of the old asks for.
     scores = np.asarray(predictor.scores(posts).whole())[:, :num_articles]
     targets = scores[np.arange(len(rows)), rows][:, None]
+    # Rank = number of articles with at least the target's score, so that ties count against it.
     reciprocal: Floats = 1 / (scores >= targets).sum(1).clip(1).astype(np.float64)
     return reciprocal
 
@@ -260,6 +267,7 @@ def _title_ranks(predictor: LinkPredictor, old: LinkPredictor) -> Floats:
 def suggest_slices(old: SuggestPredictor, new: SuggestPredictor) -> tuple[Slice, ...]:
     """Return the MRR of both predictors for the query that followed each query most often, as the old model counts."""
     counts = old.following
+    # Queries with at least one follower: row i has the followers rows[i] to rows[i + 1].
     rows = np.flatnonzero(np.diff(counts.rows))
     if not len(rows):
         return ()
@@ -267,6 +275,7 @@ def suggest_slices(old: SuggestPredictor, new: SuggestPredictor) -> tuple[Slice,
         probabilities = counts.totals[rows] / counts.totals[rows].sum()
         rows = np.sort(np.random.default_rng(old.seed).choice(rows, MAX_PROBES, replace=False, p=probabilities))
     queries = Histories.of([History((query,)) for query in counts.queries.gather(rows).to_list()])
+    # The first follower of a row is the most frequent one.
     followers = counts.queries.gather(counts.followers[counts.rows[rows]])
 
     def columns(predictor: SuggestPredictor) -> Columns:

@@ -62,6 +62,7 @@ def sibling_access(source: Path, mode: int = 0o666) -> Access | None:
         return None
     for bits in (_GROUP, _OTHERS):
         may_read = (inner is outer or outer.mode & bits & 0o111) and inner.mode & bits & 0o444
+        # Who may not read the source gets nothing of its neighbour, whatever the umask says.
         mode &= 0o777 if may_read else ~bits
     return Access(mode & ~_umask(), inner.user, inner.group)
 
@@ -76,6 +77,7 @@ def create_file(path: Path, access: Access | None = None) -> BinaryIO:
     Raises:
         OSError: something is there, or the place cannot be written.
     """
+    # O_EXCL and O_NOFOLLOW: neither a file nor a link that somebody put there is written to.
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(path, flags, 0o666 if access is None else 0o600)
     try:

@@ -67,6 +67,7 @@ def _metadata_lines(metadata: Mapping[str, Any]) -> Iterator[tuple[str, object]]
         elif name == "answered":
             yield name, f"{len(value)} latest updates by their Idempotency-Key"
         elif name == "encoder":
+            # A few numbers of a long vector are enough to compare two cards.
             yield name, f"recognised by {', '.join(f'{number:.4f}' for number in value[:3])}, …"
         elif value:
             yield name, ("; " if name == "notes" else ", ").join(map(str, value))
@@ -83,8 +84,10 @@ def scores_of(card: str) -> Scores | None:
 
     ``figures`` are metrics of the model (x 100, with the half-width of their interval).
     """
+    # Scores are read from the table that people see, so that the two cannot differ.
     lines = card.partition(f"\n{SCORES}\n")[2].splitlines()
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("|")]
+    # Heads, the line below them, and the model: fewer rows are no scores.
     if len(rows) < 3:
         return None
     heads, _, model_row = rows[:3]

@@ -64,6 +64,7 @@ def opened(folder: Path, name: str) -> Iterator[BinaryIO]:
     """
     path = folder / name
     try:
+        # Looked at before it is opened: to open a pipe waits for its writer.
         regular = stat.S_ISREG(path.stat().st_mode)
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC) if regular else -1
     except OSError as error:
@@ -92,8 +93,10 @@ def sums_of(folder: Path) -> dict[str, str]:
     if not os.path.lexists(folder / FILE):
         raise ModelFolderError(f"{folder}: {FILE} is missing; copy the folder again")
     with opened(folder, FILE) as file:
+        # One byte more than allowed shows that there is more.
         text = file.read(MAX_BYTES + 1).decode(errors="replace")
     lines = [_LINE.fullmatch(line) for line in text.removesuffix("\n").split("\n")] if text else []
+    # Group 1 is the sum, group 2 the name; a repeated name makes the two lengths differ.
     sums = {line[2]: line[1] for line in lines if line}
     if len(text) > MAX_BYTES or len(sums) < len(lines):
         raise ModelFolderError(

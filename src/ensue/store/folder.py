@@ -68,12 +68,14 @@ def write_chunks(path: Path, chunks: Iterable[bytes | memoryview], *, access: Ac
     Raises:
         ModelFolderError: as :func:`write_file`.
     """
+    # A link stays, and what it leads to is replaced.
     target = Path(os.path.realpath(path))
     sibling = target.with_name(_temporary(target))
     try:
         if target.exists() and not stat.S_ISREG(target.stat().st_mode):
             raise ModelFolderError(f"{path}: is not a regular file, and would be replaced by one; give another name")
         target.parent.mkdir(parents=True, exist_ok=True)
+        # Killed writers left these; nobody else looks for them.
         for abandoned in _temporaries(target):
             _remove_abandoned(abandoned)
         try:
@@ -82,6 +84,7 @@ def write_chunks(path: Path, chunks: Iterable[bytes | memoryview], *, access: Ac
         except BaseException:
             sibling.unlink(missing_ok=True)
             raise
+        # Without this a power cut may undo the rename.
         _flush_names(target.parent)
     except OSError as error:
         raise ModelFolderError(
@@ -139,6 +142,7 @@ def clone_folder(source: Path, folder: Path) -> None:
     Raises:
         ModelFolderError: as :func:`write_folder`.
     """
+    # The card has no checksum and is in no list.
     card = ["CARD.md"] if (source / "CARD.md").is_file() else []
     with _replacement(folder, source) as (new, access):
         for name in [*sums_of(source), checksums.FILE, *card]:
@@ -190,6 +194,7 @@ def read_settings(folder: Path) -> Settings:
     """
     if folder.is_file():
         raise ModelFolderError(f"{folder}: is a file, not a model folder; give the folder that `ensue fit` wrote first")
+    # A process killed between two renames left the folder under another name.
     if not folder.is_dir() and not put_back(folder):
         raise ModelFolderError(f"{folder}: no such model folder; make one with `ensue fit TASK DATA -o {folder}`")
     try:
@@ -228,6 +233,7 @@ def read_model(folder: Path, make: Callable[..., T], fill: Callable[[T, Path, Se
     def read() -> T:
         settings = read_settings(folder)
         with damage(folder):
+            # Settings of the model and of its training share one namespace.
             chosen = {**settings["settings"], **(settings["schedule"] or {})}
             predictor = make(settings["model"], settings=chosen, seed=settings["seed"])
             fill(predictor, folder, settings["facts"])
@@ -265,6 +271,7 @@ def read_file(folder: Path, name: str, max_bytes: int | None = None) -> bytes:
     Raises:
         ModelFolderError: the file is missing, too large, not a regular file, or not the one that was saved.
     """
+    # A file of a stranger may claim any size: reading it must not exhaust the machine.
     limit = max_bytes or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
     def read() -> bytes:

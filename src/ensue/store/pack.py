@@ -101,14 +101,17 @@ def open_arrays(folder: Path, name: str) -> tuple[set[str], Callable[[], dict[st
             function.
     """
     with opened(folder, name) as file:
+        # Checksum and contents are taken while the file is open: another one may have its name a moment later.
         expected = sum_of(folder, name)
         buffer = _map(file, folder / name)
     views = arrays_in(buffer, folder / name)
 
     def read() -> dict[str, Array]:
+        # The whole mapping as one part: nothing is copied to be hashed.
         require_sum(folder, name, expected, [memoryview(buffer)])
         for key, view in views.items():
             require_finite(folder / name, key, view)
+        # A copy of a small array lets go of the mapping, and with it of the file, once no large array needs it.
         return {key: view if view.nbytes >= MAPPED else view.copy() for key, view in views.items()}
 
     return set(views), read
@@ -117,6 +120,7 @@ def open_arrays(folder: Path, name: str) -> tuple[set[str], Callable[[], dict[st
 def _map(file: BinaryIO, path: Path) -> mmap.mmap:
     """Map a file into memory; writing to the mapping changes neither the file nor other mappings."""
     try:
+        # Copy on write: pages that nobody writes are shared by all processes that load the file.
         return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
     except (OSError, ValueError) as error:  # ValueError: the file is empty
         raise _damaged(path, str(error)) from error
@@ -138,8 +142,10 @@ def arrays_in(buffer: bytearray | mmap.mmap, path: Path) -> dict[str, Array]:
         if length > MAX_HEADER_BYTES:
             raise ValueError("the header is too long")
         header = cast("dict[str, Any]", decode_json(bytes(buffer[8:begin])))
+        # Texts of the writer are no array.
         header.pop("__metadata__", None)
         views = {key: _view(buffer, begin, path, key, entry) for key, entry in header.items()}
+        # Bytes that no array claims would be lost at the next save, or are hidden there on purpose.
         if begin + sum(view.nbytes for view in views.values()) != len(buffer):
             raise ValueError("the header describes another number of bytes")
     except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -156,6 +162,7 @@ def _view(buffer: bytearray | mmap.mmap, begin: int, path: Path, key: str, entry
             f"{path}: {one_line(key, 80)} is {one_line(str(entry['dtype']), 20)} of shape {one_line(str(shape), 80)}, "
             "which ensue never saves; the folder is damaged"
         )
+    # Offsets count from the end of the header.
     start, end = entry["data_offsets"]
     view: Array = np.ndarray(shape, dtype, buffer, begin + start)  # refuses what lies outside the buffer
     if start < 0 or view.nbytes != end - start or (begin + start) % dtype.itemsize:
@@ -211,6 +218,7 @@ class TensorFile:
 
     def __iter__(self) -> Iterator[bytes | memoryview]:
         """Yield the header, then each array in blocks."""
+        # Offsets are known before anything is written, since sizes follow from shapes and types.
         header: dict[str, object] = {"__metadata__": self.metadata}
         end = 0
         for name, table in self.tables.items():
@@ -297,6 +305,7 @@ def unpack(kind: type[T], tree: object, arrays: Mapping[str, Array | Tensor], pa
     """
     unread = {name: _array(table) for name, table in arrays.items()}
     value = _unpack(kind, tree, unread, path)
+    # An array that no field has asked for belongs to something else.
     if unread:
         raise ValueError(f"{one_line(min(unread), 80)}: is not known")
     return cast(T, value)
@@ -308,6 +317,7 @@ def _pack(value: object, path: str, arrays: Arrays, stored: np.dtype[Any] | None
         arrays[path] = array = array if stored is None else array.astype(stored, copy=False)
         return _described(array)
     if isinstance(value, pl.Series | Vocabulary):
+        # A column of texts is their joined bytes and their lengths: two arrays instead of a million JSON strings.
         texts = value.to_list() if isinstance(value, pl.Series) else value.values
         arrays[f"{path}.bytes"] = np.frombuffer("".join(texts).encode(), np.uint8)
         arrays[f"{path}.lengths"] = np.fromiter(map(len, texts), np.int32, len(texts))
@@ -319,11 +329,13 @@ def _pack(value: object, path: str, arrays: Arrays, stored: np.dtype[Any] | None
             field = getattr(value, name)
             num_tables = len(arrays)
             packed = _pack(field, _join(path, name), arrays, _dtypes(hint)[1])
+            # A field with arrays is written in any case: its default cannot be compared with one expression.
             if len(arrays) > num_tables or field != _default(kind, name):
                 tree[name] = packed
         return tree
     if isinstance(value, Mapping):
         return {key: _pack(part, _join(path, key), arrays) for key, part in value.items()}
+    # JSON has no sets, and the same set must give the same bytes.
     if isinstance(value, frozenset):
         return sorted(value)
     if isinstance(value, tuple | list):
@@ -336,6 +348,7 @@ def _unpack(kind: Hint, tree: Tree, arrays: Arrays, path: str) -> object:
         if tree is None and NoneType in get_args(kind):
             return None
         options = [option for option in get_args(kind) if option is not NoneType]
+        # With several types left, pydantic decides which one fits.
         if len(options) == 1:
             kind = options[0]
     plain = get_args(kind)[0] if _origin(kind) is Annotated else kind
@@ -400,6 +413,7 @@ def _unpack_texts(plain: type, tree: object, arrays: Arrays, path: str) -> pl.Se
         joined = data.tobytes().decode()
     except UnicodeDecodeError as error:
         raise ValueError(f"{names[0]}: is not UTF-8") from error
+    # Text i is joined[ends[i - 1] : ends[i]].
     ends = np.cumsum(lengths, dtype=np.int64)
     if tree != f"text[{len(ends)}]" or (ends[-1] if len(ends) else 0) != len(joined):
         raise ValueError(f"{path}: {len(joined)} characters do not make {one_line(str(tree), 40)}")
@@ -407,6 +421,7 @@ def _unpack_texts(plain: type, tree: object, arrays: Arrays, path: str) -> pl.Se
     if plain is pl.Series:
         return pl.Series(path.rpartition(".")[2], texts, dtype=pl.String)
     vocabulary = Vocabulary(texts)
+    # A vocabulary drops repeated texts, and all ids after one would be shifted.
     if len(vocabulary) - FIRST < len(texts):
         raise ValueError(f"{path}: holds a text twice")
     return vocabulary
@@ -420,6 +435,7 @@ def _require(kind: type[T], tree: object, path: str) -> T:
 
 def _checked_json(kind: Hint, tree: object, path: str) -> object:
     try:
+        # Strict JSON, not strict Python: JSON has no tuples, and a list is one there.
         return _adapter(kind).validate_json(json.dumps(tree), strict=True)
     except ValidationError as error:
         first = error.errors()[0]
@@ -451,6 +467,7 @@ def _default(kind: Hint, name: str) -> object:
     """Return the default of a field, ``MISSING`` where it has none."""
     if not dataclasses.is_dataclass(kind):
         return kind._field_defaults.get(name, _MISSING)
+    # A factory makes a new default each time, so that none is shared.
     field = kind.__dataclass_fields__[name]
     return field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
 

@@ -47,6 +47,7 @@ def only_writer(folder: Path) -> Iterator[None]:
                 f"{folder}: another process updates it; stop that one, or wait until it has finished"
             ) from error
         with suppress(FileNotFoundError):  # removed by who held it, after it was opened here: then locked in vain
+            # The lock is on this file and it still has the name: nobody else can hold another one.
             if path.stat().st_ino == os.fstat(descriptor).st_ino:
                 break
         os.close(descriptor)
@@ -70,6 +71,7 @@ def put_in_place(new: Path, folder: Path) -> None:
     if not folder.exists():
         new.rename(folder)
         return
+    # One system call swaps both names: no moment without a folder. Python has no function for it.
     exchange = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if exchange and exchange(_HERE, os.fsencode(new), _HERE, os.fsencode(folder), _EXCHANGE) == 0:
         return
@@ -81,6 +83,7 @@ def put_in_place(new: Path, folder: Path) -> None:
         try:
             new.rename(folder)
         except OSError:
+            # The new one cannot take the name; the old one gets it back.
             old.rename(folder)
             raise
         shutil.rmtree(old, ignore_errors=True)
@@ -103,6 +106,7 @@ def put_back(folder: Path) -> bool:
     place = folder.resolve()
     for left in _old(place):
         with suppress(OSError), locked(left, fcntl.LOCK_EX | fcntl.LOCK_NB):
+            # Somebody else may have put a folder there meanwhile.
             if not place.exists():
                 left.rename(place)
                 return True

@@ -21,6 +21,7 @@ def current(folder: Path) -> int:
     Raises:
         ModelFolderError: not a whole model folder.
     """
+    # Metadata may come from a stranger: nothing is known of its types yet.
     saved = read_settings(folder).get("facts")
     version = saved.get("version", 1) if isinstance(saved, dict) else 1
     if not isinstance(version, int) or version < 1:
@@ -44,12 +45,14 @@ def keep(folder: Path) -> int:
     """Keep what stands under its number, or, where another model has that number, under the next; returns which."""
     number = current(folder)
     if number in kept(folder) and not _same(folder, _place(folder) / str(number)):
+        # The folder was fitted again under a number that an older model has.
         number = next_number(folder)
     if number not in kept(folder):
         try:
             ensure_folder(_place(folder), sibling_access(folder, 0o777))
         except OSError as error:
             raise ModelFolderError(f"{_place(folder)}: cannot be written ({error.strerror})") from error
+        # Files are linked, so that a version takes no space until the folder changes.
         clone_folder(folder, _place(folder) / str(number))
     return number
 
@@ -89,6 +92,7 @@ def roll_back(folder: Path, number: int | None = None) -> tuple[int, int]:
     elif number not in versions:
         raise SettingError(f"{folder}: version {number} is not stored{_list(versions)}")
     require_whole(place_of(folder, number))
+    # Kept before it is replaced: a kill between the two loses nothing.
     replaced = keep(folder)
     clone_folder(place_of(folder, number), folder)
     return number, replaced
@@ -117,5 +121,6 @@ def _same(one: Path, other: Path) -> bool:
     names = {path.name for path in one.iterdir()} - {"CARD.md"}
     if names != {path.name for path in other.iterdir()} - {"CARD.md"}:
         return False
+    # Contents, not times and sizes: a copied folder has other times.
     _, differ, unread = filecmp.cmpfiles(one, other, sorted(names), shallow=False)
     return not differ and not unread

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from ensue import DataError, SettingError
-from ensue.stream.brokers import KafkaTopic
+from ensue.stream.kafka import KafkaTopic
 from tests.stream.conftest import log, streamed
 from tests.stream.mock_kafka import MockKafka
 from tests.stream.test_partitions import parted, told

@@ -70,19 +70,23 @@ class StreamClock:
 
     def judge(self, event: Event) -> tuple[list[Event], list[Rejection]]:
         """Return which events are accepted now that this one has come, in order of arrival, and which are rejected."""
+        # A day of slack: clocks of machines and time zones differ.
         tomorrow = time.time() + DAY
         future = event.time > tomorrow
         if future and SINCE_1970 <= self.time <= tomorrow:
             return [], [Rejection(event, _future(event))]
+        # The first event of a stream is near to nothing and sets the clock.
         if self._is_near(event.time) if self.latest else not future:
             return [event], self._reject_waiting()
         accepted, rejected = list[Event](), list[Rejection]()
+        # Far from the clock and from those that wait: it does not confirm them.
         if self.waiting and not _is_close(event.time, self.waiting[-1].time):
             if self.latest:
                 rejected = self._reject_waiting()
             else:
                 accepted = self._release()  # nothing tells which of them is wrong
         self.waiting.append(event)
+        # As many in a row as the clock is made of: the stream itself has moved.
         if len(self.waiting) >= max(len(self.latest), MIN_IN_A_ROW):
             accepted = self._release()
         return accepted, rejected

@@ -145,6 +145,7 @@ def files(stream: StreamState, resume: str = "") -> dict[str, bytes | TensorFile
         stream: the stream as it is.
         resume: the checksum of the folder that it goes on from, where that is another one.
     """
+    # A whole folder holds the windows; a journal entry holds the events, from which they are counted again.
     popular = {window.name: window.table() for window in stream.popular}
     commit = replace(commit_of(stream), popular=popular, resume=resume)
     return {**stream.predictor.contents(_card(stream)), **files_of(commit, FILES)}
@@ -165,6 +166,7 @@ def begin_of(folder: Path) -> tuple[Path, Commit | None]:
         return folder, commit
     resume_folder = _resumed_from(folder, commit.counts.lines)
     with suppress(ModelFolderError):
+        # An update of the model since then must not be lost, so both must be of the same age.
         if _checksum(resume_folder) == commit.resume and _updates(resume_folder) == _updates(folder):
             return resume_folder, read_commit(resume_folder)
     return folder, commit
@@ -181,6 +183,7 @@ def write_end(stream: StreamState, learn: Callable[[], None]) -> None:
         ModelFolderError: the folder cannot be written; the last commit stands.
     """
     resume_folder = _resumed_from(stream.folder, stream.counts.lines)
+    # Written first: a kill after this leaves a folder that goes on as if nothing had been ended.
     write_folder(resume_folder, files(stream), like=stream.folder)
     learn()
     write_folder(stream.folder, files(stream, _checksum(resume_folder)))
@@ -248,6 +251,7 @@ def replay(stream: StreamState, changed: Changed) -> None:
     """
     predictor = stream.predictor
     with damage(stream.folder):
+        # New values first: rows and ids of this entry refer to them.
         predictor.add_values(changed.values)
         apply_changes(predictor, changed.rows)
         for table in changed.ended:
@@ -262,6 +266,7 @@ def replay(stream: StreamState, changed: Changed) -> None:
             for window in stream.popular:
                 window.see(ids, times, clocks)
             predictor.observe(ids, times)
+        # The entry holds all open sessions, not what changed in them.
         stream.sessions = PartitionSessions(stream.sessions.gap)
         _restore_state(stream, changed.commit)
 
@@ -367,6 +372,7 @@ class Journal:
         if not entries:
             self.restart()
             return []
+        # What was cut off by a kill goes, so that the next commit follows a whole one.
         os.truncate(self.path, size)
         self.size = size
         return entries
@@ -382,12 +388,14 @@ class Journal:
         try:
             ensure_file(self.path, sibling_access(self.folder))
             with self.path.open("r+b") as file:
+                # An append that failed midway is written over.
                 file.seek(self.size)
                 file.write(head + len(data).to_bytes(8, "little"))
                 file.write(data)
                 file.write(_sum(data))
                 file.truncate()
                 file.flush()
+                # On the disk before the source hears of it.
                 os.fsync(file.fileno())
                 self.size = file.tell()
         except OSError as error:
@@ -438,6 +446,7 @@ class Changes:
     @property
     def bytes(self) -> int:
         """Size of a commit, at most; rows that were updated twice count twice."""
+        # Bytes of one row times the number of updated rows; weights and two moments.
         sizes = (table[:1].nbytes * sum(map(len, rows)) for table, rows in self._touched.items())
         return 3 * sum(sizes)
 
@@ -454,9 +463,11 @@ class Changes:
             if f"{name}.step" in moments:
                 tensors[f"whole.{name}.step"] = moments[f"{name}.step"]
                 fields |= {f".{field}": moments[f"{name}.{field}"] for field in FIELDS[1:]}
+            # Small or dense tensors are written whole.
             if parameter not in tables:
                 tensors |= {f"whole.{name}{field}": tensor for field, tensor in fields.items()}
                 continue
+            # Rows of new values are new even where no gradient reached them.
             rows = torch.unique(torch.cat([*self._touched.get(parameter, []), fresh.to(parameter.device)]))
             tensors[f"ids.{name}"] = rows
             tensors |= {f"rows.{name}{field}": tensor.index_select(0, rows) for field, tensor in fields.items()}
@@ -491,6 +502,7 @@ def apply_changes(state: NextState, tensors: Mapping[str, Tensor]) -> None:
             target = parameter.data if not suffix else moments.setdefault(suffix[1:], torch.zeros_like(parameter))
             if full is not None:
                 require_table(f"whole.{name}{suffix}", full, target.dtype, target.shape)
+                # In place: the optimiser and the index hold references to these tensors.
                 target.copy_(full)
             elif rows is not None:
                 ids = tensors[f"ids.{name}"]
@@ -498,6 +510,7 @@ def apply_changes(state: NextState, tensors: Mapping[str, Tensor]) -> None:
                 require_ids(f"ids.{name}", ids, len(target))
                 require_table(f"rows.{name}{suffix}", rows, target.dtype, (len(ids), *target.shape[1:]))
                 target.index_copy_(0, ids.to(target.device), rows.to(target.device))
+        # setdefault above made an empty state for a parameter that was never moved.
         if not moments:
             del optimizer.state[parameter]
             continue
@@ -511,4 +524,5 @@ def large_by_rows(module: nn.Module, min_bytes: int) -> bool:
     tables = by_row(module)
     sizes = [(parameter.nbytes, parameter in tables) for parameter in module.parameters()]
     total, dense = sum(size for size, _ in sizes), sum(size for size, sparse in sizes if not sparse)
+    # 3: weights and two moments. Dense parts are written in every commit, so they may be an eighth, or 1 MB.
     return bool(tables) and 3 * total >= min_bytes and 8 * dense <= total + 8 * 2**20

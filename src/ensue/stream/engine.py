@@ -79,6 +79,7 @@ class Stream(StreamState):
         events: str = "",
         restart: bool = False,
     ) -> None:
+        # Copies that killed processes left.
         sweep(folder)
         resume_folder, commit = saved.begin_of(folder)
         predictor = NextPredictor.load(folder if restart else resume_folder)
@@ -90,6 +91,7 @@ class Stream(StreamState):
         reader = Reader(source.name, columns, unit, schema=schema_of(folder), events=events)
         self._journal = Journal(folder)
         begins = restart or commit is None
+        # All of them are checked before the first one is replayed.
         changes = [] if begins else [entry.changed(folder) for entry in self._journal.read()]
         latest = changes[-1].commit if changes else commit
         rejected = 0 if latest is None else latest.rejects
@@ -124,12 +126,14 @@ class Stream(StreamState):
         """
         committed = time.monotonic()
         while not stopped() and (until is None or self.counts.events < until):
+            # Lines may be rejected, so fewer events come of them; never more than asked for.
             limit = min(self.settings.batch, self.settings.batch if until is None else until - self.counts.events)
             try:
                 block = self.source.read(limit, self.settings.wait if follow else 0.0)
             except DataError:
                 self.commit()
                 raise
+            # At the end of a source that goes on, the latest event is about now.
             self._live = follow and block.at_end
             if block.lines:
                 self.step(block)
@@ -151,6 +155,7 @@ class Stream(StreamState):
         former_events = self.counts.events
         for session, value, seconds, mark, number in events.rows():
             sessions.add(session, value, seconds, mark, block.locations[number], self.chunk)
+            # Both depend on the events alone, so a chunk ends at the same event however the stream was cut.
             if len(self.chunk) >= CHUNK or self._is_next_period():
                 self._learn_chunk()
         self._count_arrivals()
@@ -167,6 +172,7 @@ class Stream(StreamState):
         if not np.isfinite(clock):
             return False
         period = int(clock // PERIOD)
+        # The clock is a median and may move back.
         self.period = period if former is None else max(former, period)
         return former is not None and former < period
 
@@ -191,6 +197,7 @@ class Stream(StreamState):
         self.sessions.hand_over(chunk)
         scored, context = chunk.scored.histories(self.predictor.vocabulary)
         events = saved.Seen(np.array(chunk.ids, np.int32), np.array(chunk.times), np.array(chunk.clocks))
+        # Before anything is learned from them: each event is predicted by a model that has not seen it.
         self._score(chunk, scored, context, events)
         self.predictor.add_values(chunk.new_values)
         self.counts.learned = self.counts.events
@@ -203,6 +210,7 @@ class Stream(StreamState):
 
     def _score(self, chunk: Chunk, scored: Histories, context: Index, events: saved.Seen) -> None:
         """Rank each fresh event that follows something, and count all events as recently popular."""
+        # -1: context, which is not ranked here.
         arrivals = np.full(len(scored.ids), -1)
         arrivals[ranges(scored.offsets[:-1] + context, scored.lengths - context)] = chunk.scored.arrivals
         if self.settings.score < 1:
@@ -215,6 +223,7 @@ class Stream(StreamState):
         if len(rows):
             ranks["model"] = model_ranks(self.predictor, scored, context, num_ids)
         # a target's ranking leaves out what its session holds, where the data never repeats a value
+        # Empty ranges where values repeat, else from the beginning of the session to the target.
         starts = rows if self.predictor.metadata.repeats else scored.offsets[:-1][scored.sequence_index()[rows]]
         excluded = [scored.ids[start:position] for start, position in zip(starts, rows, strict=True)]
         for popular in self.popular:
@@ -228,11 +237,13 @@ class Stream(StreamState):
         num = len(scored) + len(chunk.late.lengths)
         share = self.settings.replay
         if num and share:
+            # r replayed of n + r sessions are a share s where r = n s / (1 - s).
             replayed = self.predictor.reservoir.draw(round(num * share / (1 - share)), self.counts.learned)
             groups.append((replayed, np.zeros(len(replayed), np.int64)))
         if num:
             histories, num_context = joined(groups)
             histories = self._timed(histories)
+            # Seeded by the number of learned events: a restart draws the same order.
             order = np.random.default_rng([self.predictor.seed, self.counts.learned]).permutation(len(histories))
             for low in range(0, len(order), self.settings.step):
                 index = order[low : low + self.settings.step]
@@ -240,6 +251,7 @@ class Stream(StreamState):
         closed, _ = chunk.closed.histories(vocabulary)
         if len(closed):
             self.ended = concat_histories(self.ended, closed)
+        # Counting rebuilds tables, so that many sessions are counted together.
         if len(self.ended.ids) >= COUNT_EVERY:
             self._count()
 
@@ -279,8 +291,10 @@ class Stream(StreamState):
         closed = self._closed()
         unlearned = bool(len(self.chunk) or self.sessions.is_waiting) and not self._early
         if self._dirty or (over and (self._journal.size or unlearned)):
+            # Weights and position together, or neither.
             self._write(over)
             assert self.position is not None
+            # Only now, when the commit is on the disk, may the source forget.
             self.source.committed(self.position)
         elif over:
             self._learn_rest()
@@ -333,6 +347,7 @@ class Stream(StreamState):
     def _closed(self) -> list[Hour]:
         """Hours that ended since the last commit."""
         clock = self.sessions.settled
+        # Hours before the slowest partition's clock get no more events, except late ones.
         now = clock // HOUR if np.isfinite(clock) else self.reported_hour
         closed = [row for row in self.board.rows() if self.reported_hour < row.hour < now]
         self.reported_hour = max([self.reported_hour, *(row.hour for row in closed)])

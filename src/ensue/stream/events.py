@@ -182,7 +182,9 @@ class Reader:
         columns = self._roles(record)
         session, value = (self._id(record, columns[role], role) for role in ("session", "item"))
         seconds, unit = self._seconds(record, columns["time"])
+        # The first id that is not empty.
         mark = next((_name(record, name, "id") for name in MARKS if record.get(name) not in (None, "")), "")
+        # Everything is checked before the format is taken over from this event.
         self._require_short([session, value, mark])
         self.columns, self.unit = columns, unit
         events.sessions.append(session)
@@ -196,6 +198,7 @@ class Reader:
         Raises:
             Reject: types are stated, and no field of the event holds one.
         """
+        # What was stated comes before what training data had, and both before a guess.
         fields = (self.stated_columns.get(EVENT, ""), self.schema.columns.get(EVENT, ""), *kind_columns(list(record)))
         kind = next((record[name] for name in fields if name in record), None)
         if kind is None and self.types_are_stated:
@@ -254,6 +257,7 @@ class Reader:
         if usual == "iso" or seems == "iso":
             usual = None
         unit = self.unit or stated_unit or usual or seems
+        # Dates and numbers in one stream: one of the two would be read wrongly.
         if (unit == "iso") != (seems == "iso"):
             raise Reject(f"time {quoted(time)} is not in the stream's unit, {WORDS[unit]}")
         # the usual unit decides about numbers that may be of any, such as hours from 0
@@ -275,6 +279,7 @@ def decode(line: bytes) -> dict[str, object] | None:
     if len(line) > LONGEST:
         raise Reject(f"longer than {LONGEST:,} bytes")
     try:
+        # A byte order mark at the beginning of a file is no part of its first line.
         text = line.decode("utf-8-sig").strip()
         record = json.loads(text) if text else None
     except UnicodeDecodeError as error:
@@ -283,6 +288,7 @@ def decode(line: bytes) -> dict[str, object] | None:
         raise Reject(f"not JSON ({one_line(str(error))})") from error
     if record is not None and not isinstance(record, dict):
         raise Reject("not a JSON object")
+    # The text null.
     if text and record is None:
         raise Reject("not a JSON object")
     return record
@@ -378,6 +384,7 @@ class Rejects:
         if self.path.exists():
             with self._written():
                 self.length = min(length, self.path.stat().st_size)
+                # Lines after the last commit are read again, and written again where they are rejected again.
                 os.truncate(self.path, self.length)
 
     def add(self, line: bytes, location: str, reason: str) -> None:

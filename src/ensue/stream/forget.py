@@ -87,8 +87,10 @@ def _forget_rejects(folder: Path, users: Collection[str], length: int, forgotten
     path = rejects_of(folder)
     if not path.exists():
         return length
+    # Whole words only: user 1 is not part of user 12.
     names = re.compile("|".join(rf"(?<!\w){re.escape(user)}(?!\w)" for user in users))
     lines = path.read_bytes()[:length].splitlines(keepends=True)
+    # Rather a line too much than one with a name: a rejected line cannot be read.
     remaining = [line for line in lines if not names.search(_text(line))]
     if len(remaining) < len(lines):
         forgotten.add(path.name, "rejected lines", len(lines) - len(remaining))

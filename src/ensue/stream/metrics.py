@@ -131,6 +131,7 @@ class Board:
 
 def _tally(times: Times, weights: Floats | None) -> list[tuple[int, float]]:
     """(hour, sum) of some weights, or of how many there are: times 10 3599 3600 give (0, 2) and (1, 1)."""
+    # rows[i] is the position of event i's hour in hours, so bincount sums per hour.
     hours, rows = np.unique(np.floor(times / HOUR).astype(np.int64), return_inverse=True)
     return list(zip(hours.tolist(), np.bincount(rows, weights, len(hours)).tolist(), strict=True))
 
@@ -151,10 +152,12 @@ def model_ranks(predictor: NextPredictor, histories: Histories, context: Index, 
         num_ids: number of ids before the batch; newer ones are ``UNKNOWN`` to the model.
     """
     times = histories.times if histories.timed and predictor.metadata.timed else np.empty(0)
+    # Items that came first in this chunk are unknown to the model that predicts it.
     ids = np.where(histories.ids < num_ids, histories.ids, UNKNOWN).astype(np.int32)
     in_vocabulary = Histories(ids, histories.offsets, predictor.vocabulary, times)
     exclusion = predictor.metadata.ruled_out
     target_ranks, _, events = predictor.ranks(in_vocabulary, exclusion=exclusion, context=context, approximate=True)
+    # An event that the model did not rank is a miss.
     ranks = np.full(len(ids), MISS)
     ranks[events] = target_ranks
     return ranks[targets(histories, context)]
@@ -208,6 +211,7 @@ class RecentPopularity:
             row = rows.get(event)
             if row is not None and value < num_ids:
                 ranks[row] = self._rank(value, num_ids, set(excluded[row].tolist()))
+            # A new value gets the next id, and can be ranked from its second event on.
             num_ids = max(num_ids, value + 1)
             self._count(value, seconds, clock)
         return ranks
@@ -220,6 +224,7 @@ class RecentPopularity:
         if value in excluded:
             return MISS
         count = self._counts.get(value, 0)
+        # Ties count against the target: its rank is the number of values with its count or more.
         rank = self._at_least[count] if count else num_ids - FIRST
         return float(rank - sum(self._counts.get(other, 0) >= count for other in excluded))
 
@@ -231,6 +236,7 @@ class RecentPopularity:
             count = self._counts[value] = self._counts.get(value, 0) + 1
             if count == len(self._at_least):
                 self._at_least.append(0)
+            # One more value has this count; it still has all smaller ones.
             self._at_least[count] += 1
         size = len(self._ids)
         while self._begin < size and (self._times[self._begin] < clock - self.window or size - self._begin > LIMIT):

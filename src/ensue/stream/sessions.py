@@ -159,6 +159,7 @@ class SessionColumns:
 
     def sample(self, share: float) -> Index:
         """Which of them are in a share of all, drawn by their names: a session is in it for as long as it goes on."""
+        # Names are digests, so that their remainders are uniform.
         return np.flatnonzero(np.array(self.names, np.int64) % NUM_DRAW_PARTS < share * NUM_DRAW_PARTS)
 
     def histories(self, vocabulary: Vocabulary) -> tuple[Histories, Index]:
@@ -297,6 +298,7 @@ class OpenSessions:
             location: where it stands, for people.
             chunk: takes what becomes of it, and of those that waited for it.
         """
+        # Without an id of its own an event is told by what it says.
         if self._is_repeat(mark or f"{session}\n{value}\n{time!r}"):
             chunk.num_repeated += 1
             return
@@ -343,8 +345,10 @@ class OpenSessions:
         else:
             session.ids.append(value)
             session.times.append(time)
+            # Number of this event in the chunk, for the ranks of recent popularity.
             session.arrivals.append(len(chunk.ids) - 1)
             self._touched[name] = None
+            # Very long sessions are handed over in pieces: one row of a batch would be as long as they are.
             if len(session.arrivals) >= LONG:
                 _hand_over(session, chunk)
         self.times.advance(time)
@@ -353,11 +357,14 @@ class OpenSessions:
 
     def _insert(self, session: _Session, value: int, time: float, chunk: Chunk) -> None:
         _hand_over(session, chunk)
+        # Before all that is held of the session: it would be a session of its own, and is only counted.
         if session.times[0] - time > self.gap:
             return
+        # After the events of the same time, which came first.
         position = bisect_right(session.times, time)
         session.ids.insert(position, value)
         session.times.insert(position, time)
+        # Nothing is fresh: the earlier events were handed over, and the late one is learned apart.
         session.fresh = len(session.ids)
         if position:
             chunk.late.add(session.ids[: position + 1], session.times[: position + 1], position)
@@ -366,6 +373,7 @@ class OpenSessions:
     def _expire(self, chunk: Chunk) -> None:
         while self._open:
             name, oldest = next(iter(self._open.items()))
+            # The order is that of the latest touch: where the first one may go on, so may all others.
             if len(self._open) <= MAX_OPEN and oldest.times[-1] >= self.clock - self.gap:
                 return
             self._close(name, chunk)
@@ -384,6 +392,7 @@ class OpenSessions:
             return True
         self._recent[key] = None
         if len(self._recent) > RECENT:
+            # The oldest goes.
             self._recent.popitem(last=False)
         return False
 
@@ -453,6 +462,7 @@ def require_sessions(
         require_totals(f"{name}: {column}", counts, len(lengths))
     HistoryTable(ids.astype(np.int32), np.concatenate([[0], np.cumsum(lengths)]), times)
     require_ids(f"{name}: ids", ids, chunk.num_ids, FIRST)
+    # No session has more fresh events than events.
     require_ids(f"{name}: fresh", lengths - fresh, MAX_COUNT)
     if len(arrivals) != fresh.sum():
         raise ValueError(f"{name}: {len(arrivals)} arrivals of {fresh.sum()} fresh events")
@@ -465,6 +475,7 @@ def targets(histories: Histories, context: Index) -> Index:
     Sessions a b | c and | d e (fresh after the bar) have offsets 0 3 5 and context 2 0:
     the places are 2 (c) and 4 (e); d is fresh too, but follows nothing.
     """
+    # The first event of a session follows nothing, even where it is fresh.
     first = np.maximum(context, 1)
     return ranges(histories.offsets[:-1] + first, np.maximum(histories.lengths - first, 0))
 
@@ -489,6 +500,7 @@ def _hand_over(session: _Session, chunk: Chunk) -> None:
 
 def _cut(session: _Session) -> None:
     if len(session.ids) > LATEST:
+        # Bounds the memory, and the personal data in a model folder.
         del session.ids[:-LATEST], session.times[:-LATEST]
     session.fresh, session.arrivals = len(session.ids), []
 

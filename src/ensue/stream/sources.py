@@ -102,6 +102,7 @@ class Source(ABC):
         size = 0
         at_end = False
         while len(lines) < limit and size < MAX_BYTES:
+            # Small pieces, so that a block of large lines ends soon after MAX_BYTES.
             batch = self._next(limit - len(lines))
             for location, line in batch or ():
                 locations.append(location)
@@ -111,6 +112,7 @@ class Source(ABC):
                 continue
             seconds = until - time.monotonic()
             if seconds <= 0:
+                # None: the source is away, and may hold more.
                 at_end = batch is not None
                 break
             self._await(seconds)
@@ -221,6 +223,7 @@ class Partitions(Source):
         until = time.monotonic() + wait
         while True:
             ends = True
+            # A copy: the partition that was read goes to the end, so that no busy one starves the others.
             for name in list(self._turns):
                 block = self.sources[name].read(limit, 0.0)
                 self._turns.remove(name)
@@ -243,6 +246,7 @@ class Partitions(Source):
         lags = [source.behind() for source in self.sources.values()]
         amounts = [lag.amount for lag in lags]
         unit = lags[0].unit
+        # Lines and bytes of partitions add up; seconds behind do not.
         return Behind(max(amounts) if unit == "s" else sum(amounts), unit)
 
     def close(self) -> None:
@@ -311,6 +315,7 @@ class JSONLines(Source):
             start = self._offset
             line = self._line() if self._at else None
             if line is None:
+                # This file holds no whole line any more; a folder may hold a later file.
                 line = self._go_on()
             if line is not None:
                 return [(f"{self._at}: byte {start}", line)]
@@ -334,6 +339,7 @@ class JSONLines(Source):
 
     def _position(self) -> Position:
         if self._at and self._file is not None:
+            # The bytes just before the position tell this file from one that was truncated and written again.
             self._digest = self._digest_before()
         return FilePosition(self._at, self._offset, self._digest, dict(self._done))._asdict()
 
@@ -359,12 +365,14 @@ class JSONLines(Source):
             if self.is_folder and self._at not in dict(self._sizes()):  # a position names no file elsewhere
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
             status = self._path.stat()
+            # Another file has the name: a copy is fine, which the digest shows, and a rotated log is not.
             if status.st_ino != self._inode:
                 self.close()
                 self._file, self._inode = os.open(self._path, os.O_RDONLY), status.st_ino
                 os.lseek(self._file, self._offset, os.SEEK_SET)
         except OSError as error:
             raise DataError(changed if self._offset else f"{self._path}: cannot be read ({error.strerror})") from error
+        # Bytes given out, dropped from a line that is too long, and read ahead.
         num_read = self._offset + self._dropped + len(self._buffer) - self._start
         if status.st_size < num_read or (self._offset and self._digest_before() != self._digest):
             raise DataError(changed)
@@ -382,10 +390,12 @@ class JSONLines(Source):
             if not chunk:
                 return None
             tail = self._buffer[self._start :]
+            # One byte more than allowed shows later that the line is too long; the rest need not be held.
             self._dropped += max(0, len(tail) - LONGEST - 1)
             self._buffer = tail[: LONGEST + 1] + chunk
             self._start = 0
         line = self._buffer[self._start : end]
+        # The newline is part of what was read.
         self._offset += end + 1 - self._start + self._dropped
         self._start, self._dropped = end + 1, 0
         return line
@@ -396,6 +406,7 @@ class JSONLines(Source):
             return None
         sizes = self._sizes()
         self._require_order(sizes)
+        # Names sort by time: log.2024-01-02.jsonl comes after log.2024-01-01.jsonl.
         later = [name for name, _ in sizes if name > self._at]
         if not later:
             return None
@@ -411,12 +422,14 @@ class JSONLines(Source):
             self._done[self._at] = self._offset
         self.close()
         standing = {name for name, _ in sizes}
+        # Files that were removed need no length: nothing can grow there.
         self._done = {name: size for name, size in self._done.items() if name in standing}
         self._at, self._offset, self._digest = later[0], 0, ""
         return None
 
     def _require_order(self, sizes: list[tuple[str, int]]) -> None:
         for name, size in sizes:
+            # -1: an earlier name that was never read appeared late, even an empty file.
             if name < self._at and size > self._done.get(name, -1):
                 raise DataError(
                     f"{self.path / name}: grew or appeared after {self._at} was started and is not read any more; "
@@ -490,6 +503,7 @@ class SQLiteSource(Source):
         self._at, self._digest = position_of(QueuePosition(0, ""), position)
         self._database = sqlite3.connect(self.path, timeout=PATIENCE)
         standing = self._rows("SELECT CAST(line AS BLOB) FROM events WHERE position = ?", self._at)
+        # The line at the position may have been deleted, then only the highest number can tell.
         if self._at > self._last() or any(_digest(line) != self._digest for (line,) in standing):
             raise DataError(
                 f"{self.path}: is not the queue that was read up to position {self._at}; restore it, or start with "
@@ -520,6 +534,7 @@ class SQLiteSource(Source):
 
     def _last(self) -> int:
         """The highest position ever given out, lines deleted since included."""
+        # AUTOINCREMENT remembers the highest number in a table of its own, which foreign queues may lack.
         tables = self._rows("SELECT count(*) FROM sqlite_master WHERE name = 'sqlite_sequence'")
         sequences = self._rows("SELECT seq FROM sqlite_sequence WHERE name = 'events'") if tables[0][0] else []
         (standing,) = self._rows("SELECT coalesce(max(position), 0) FROM events")[0]

@@ -66,6 +66,10 @@ class PredictOptions(TypedDict, total=False):
     """Task next: items that are never returned."""
     allow: Collection[str] | None
     """Task next: the only items that are returned; all unless stated."""
+    exclude_lists: Sequence[str]
+    """Task next: names of stored lists whose items are never returned, see :meth:`Client.put_list`."""
+    allow_lists: Sequence[str]
+    """Task next: names of stored lists; only items on each of them are returned."""
     filters: Sequence[str]
     """Task next: conditions on columns of the item table, such as ``price < 50``."""
     now: float | None
@@ -194,6 +198,11 @@ class Requests:
         """See :meth:`ensue.client.Client.events`."""
         body = {"events": list(events)}
         return Request("POST", "/v1/events", lambda answer: int(answer["accepted"]), body, writes=True, repeats=False)
+
+    def put_list_request(self, model: str, name: str, items: Collection[str]) -> Request[dict[str, int]]:
+        """See :meth:`ensue.client.Client.put_list`."""
+        body = {"items": sorted(id_list(items, "items"))}
+        return Request("PUT", f"/v1/models/{model}/lists/{name}", lambda answer: answer, body, writes=True)
 
     def options(self, request: Request[Any]) -> dict[str, object]:
         """Return what the library of connections takes besides method and path."""
@@ -383,6 +392,18 @@ class Client(Requests):
         """
         return self._run(self.update_request(model, records, **options))
 
+    def put_list(self, model: str, name: str, items: Collection[str]) -> dict[str, int]:
+        """Store a list of items for requests with ``exclude_lists`` and ``allow_lists``, or replace it.
+
+        Returns:
+            The number of ``items``, and how many of them the model knows: ``in_vocabulary``.
+
+        Raises:
+            DataError: the name cannot be one, or an item is no id.
+            EnsueError: the service cannot be reached, or refuses.
+        """
+        return self._run(self.put_list_request(model, name, items))
+
     def events(self, events: Sequence[Mapping[str, object]]) -> int:
         """Put events into the queue of the service, all or none, and return their number.
 
@@ -470,6 +491,10 @@ class AsyncClient(Requests):
     ) -> dict[str, object]:
         """See :meth:`Client.update`."""
         return await self._run(self.update_request(model, records, **options))
+
+    async def put_list(self, model: str, name: str, items: Collection[str]) -> dict[str, int]:
+        """See :meth:`Client.put_list`."""
+        return await self._run(self.put_list_request(model, name, items))
 
     async def events(self, events: Sequence[Mapping[str, object]]) -> int:
         """See :meth:`Client.events`."""

@@ -244,6 +244,37 @@ def test_wrong_rules_of_re_ranking_are_one_line(
     assert (reply.status_code, reply.json()["error"]) == (422, str(refused.value))
 
 
+def test_lists_are_sent_once_and_used_by_name(model: NextEvent, folder: Path, service: Running) -> None:
+    body: dict[str, Any] = {"records": [{"values": ["i1"]}], "k": 50, "evidence": False}
+
+    def values(**fields: object) -> set[str]:
+        reply = service.post("/v1/models/shop/predict", {**body, **fields})
+        assert reply.status_code == 200, reply.text
+        return {choice["value"] for choice in reply.json()["answers"][0]["choices"]}
+
+    path = "/v1/models/shop/lists/sold-out"
+    sold = [f"i{number}" for number in range(30)]
+    stored = service.client.request("PUT", path, json={"items": [*sold, "nobody knows this"]})
+    assert (stored.status_code, stored.json()) == (200, {"items": 31, "in_vocabulary": 30})
+    assert values(exclude_lists=["sold-out"]) == {f"i{number}" for number in range(30, 40)}
+    assert values(exclude_lists=["sold-out"], exclude=["i30"], filters=["price < 33"]) == {"i31", "i32"}
+    assert values(exclude=["i30"], allow_lists=["sold-out"], filters=["price < 3"], exclude_seen=False) == {"i1", "i2"}
+    # Another process of the service sees the file, and a list that is replaced counts at once.
+    assert json.loads((folder.parent / "shop.lists" / "sold-out.json").read_text())[:2] == ["i0", "i1"]
+    assert service.client.request("PUT", path, json={"items": sold[:29]}).status_code == 200
+    assert values(exclude_lists=["sold-out"]) == {f"i{number}" for number in range(29, 40)}
+    for name, fields, error in (
+        ("predict", {"exclude_lists": ["sold"]}, "no list is named 'sold'; PUT it first (stored: sold-out)"),
+        ("predict", {"allow_lists": ["../shop"]}, "'../shop' cannot be the name of a list; use letters, digits"),
+    ):
+        refused = service.post(f"/v1/models/shop/{name}", {**body, **fields})
+        assert (refused.status_code, error in refused.json()["error"]) == (422, True)
+    wrong = service.client.request("PUT", "/v1/models/shop/lists/a%20b", json={"items": []})
+    assert (wrong.status_code, "cannot be the name of a list" in wrong.json()["error"]) == (422, True)
+    assert service.client.request("DELETE", path).status_code == 204
+    assert service.post("/v1/models/shop/predict", {**body, "exclude_lists": ["sold-out"]}).status_code == 422
+
+
 def test_random_filters_let_nothing_through_that_they_forbid(model: NextEvent) -> None:
     """Each is also evaluated row by row, with ``None`` for what is neither true nor false."""
     random = np.random.default_rng(3)

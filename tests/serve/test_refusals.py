@@ -205,8 +205,8 @@ def test_one_bad_record_spoils_no_neighbour(small: Running) -> None:
 def test_prefixes_only_where_they_mean_something(all_tasks: Running) -> None:
     found = all_tasks.post("/v1/models/clicks/predict", {"records": [], "prefix": "a"})
     assert found.json()["error"] == (
-        "field 'prefix' is not known; a body has records, k, evidence, exclude, allow, filters, now, max_per, "
-        "diversify, exclude_seen, rank_unknown"
+        "field 'prefix' is not known; a body has records, k, evidence, exclude, allow, exclude_lists, "
+        "allow_lists, filters, now, max_per, diversify, exclude_seen, rank_unknown"
     )
     for more, error in (
         ({"prefix": 3}, 'field "prefix" must be a text'),

@@ -27,6 +27,7 @@ from ensue.serve.bodies import read_apart, read_body, read_key, read_request
 from ensue.serve.events import Queue, put, read_events
 from ensue.serve.files import DOCS, INDEX, Files
 from ensue.serve.limits import RECORDS, Guard, require_tested, require_update
+from ensue.serve.lists import ItemList
 from ensue.serve.models import Model, Models
 from ensue.serve.monitoring import CONTENT_TYPE, Log, Metrics
 from ensue.serve.problems import Problem, busy
@@ -176,20 +177,20 @@ class Endpoints:
     async def _predict(self, request: Request) -> Response:
         model = self._model(request)
         body = await read_request(request, self._settings, self._requests.bodies[model.task].predict)
-        lines = await self._ask(request, model, Kind("predict", body.k, body.evidence), model.service.questions(body))
+        lines = await self._ask(request, model, Kind("predict", body.k, body.evidence), model.questions(body))
         return Response(f'{{"answers": [{", ".join(lines)}]}}', media_type=JSON)
 
     async def _explain(self, request: Request) -> Response:
         model = self._model(request)
         body = await read_request(request, self._settings, self._requests.bodies[model.task].explain)
-        lines = await self._ask(request, model, Kind("explain", body.k), model.service.questions(body))
+        lines = await self._ask(request, model, Kind("explain", body.k), model.questions(body))
         return Response(f'{{"explanations": [{", ".join(lines)}]}}', media_type=JSON)
 
     async def _figure(self, request: Request) -> Response:
         model = self._model(request)
         body = await read_request(request, self._settings, self._requests.bodies[model.task].figure)
         kind = FigureKind(max(body.k, body.choice + 1), body.choice, self._service.edges.get(model.name))
-        (line,) = await self._ask(request, model, kind, model.service.questions(body))
+        (line,) = await self._ask(request, model, kind, model.questions(body))
         return Response(line, media_type=JSON)
 
     def _model(self, request: Request) -> Model:
@@ -232,6 +233,22 @@ class Endpoints:
         if not replayed:
             service.metrics.updates.labels(model.name).inc()
         return JSONResponse(report, headers={"idempotent-replayed": "true"} if replayed else None)
+
+    async def _put_list(self, request: Request) -> Response:
+        require_update(request.scope)
+        model, settings = self._model(request), self._settings
+        num_known = model.service.num_known
+        if num_known is None:
+            raise Problem(422, f"model {model.name!r} is of task {model.task}, which answers without lists of items")
+        sent = await read_body(request, settings.update_bytes, settings.patience)
+        body = await read_apart(sent, settings, partial(bodies.read, ItemList))
+        await asyncio.to_thread(model.lists.put, request.path_params["list"], body.items)
+        return JSONResponse({"items": len(body.items), "in_vocabulary": num_known(model.served.predictor, body.items)})
+
+    async def _delete_list(self, request: Request) -> Response:
+        require_update(request.scope)
+        self._model(request).lists.delete(request.path_params["list"])
+        return Response(status_code=204)
 
     async def _events(self, request: Request) -> Response:
         require_update(request.scope)

@@ -21,10 +21,11 @@ from types import GenericAlias
 from typing import Annotated, ClassVar, NamedTuple, NoReturn, TypeAlias, TypeVar
 
 from annotated_types import Ge, Le, Lt
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, create_model
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, ValidationInfo, create_model
 from pydantic.fields import FieldInfo
 from starlette.requests import ClientDisconnect, Request
 
+from ensue.arguments import id_list
 from ensue.data.encodings import mend_halves
 from ensue.errors import DataError
 from ensue.lines import refuse_number
@@ -41,6 +42,8 @@ KEY_LENGTH = 255
 """Characters of an Idempotency-Key."""
 _READING = ThreadPoolExecutor(1, "ensue-bodies")  # one large body at a time: more would only wait for each other
 NESTED = (dict, list)  # a tuple: looked at a million times for one body, and a union is made anew each time
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
+"""A name that can be a part of an address and of a file."""
 JSON_TYPES = ("application/json", "application/x-ndjson", "application/jsonl")
 
 
@@ -227,6 +230,14 @@ def single_record(words: str) -> Limit:
 def integer(minimum: int) -> Limit:
     """Return the limit of a whole number, up to the largest k."""
     return Limit(lambda limits, kind: Annotated[kind, Field(ge=minimum, le=limits.settings.most)])
+
+
+def _texts_of_ids(ids: object, field: ValidationInfo) -> object:
+    """Return the ids of a list as texts, as those of a history; what is no list is refused as such."""
+    return [*id_list(ids, field.field_name or "ids")] if isinstance(ids, list) else ids
+
+
+Ids = Annotated[list[str], BeforeValidator(_texts_of_ids)]
 
 
 class Predict(Body):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
-import re
 import sys
 import threading
 import time
@@ -22,7 +21,8 @@ from ensue.errors import EnsueError, ModelFolderError, SettingError
 from ensue.predictor import AnyPredictor
 from ensue.registry import task_of
 from ensue.serve.batching import Full, Job, Worker
-from ensue.serve.bodies import load_of
+from ensue.serve.bodies import NAME, load_of
+from ensue.serve.lists import ListStore
 from ensue.serve.monitoring import Log, Metrics
 from ensue.serve.problems import Problem, busy, late
 from ensue.serve.proof import ask, described, prove_apart, read
@@ -32,7 +32,6 @@ from ensue.store import versions
 from ensue.store.card import read_scores
 from ensue.store.folder import linked_copy
 
-NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
 RETRY = 30.0
 """Seconds until a folder that could not be loaded is tried again, unless it changes before."""
 
@@ -253,6 +252,7 @@ class Model:
         self.name, self.folder, self.task = served.name, served.folder, served.task
         self._swapping = threading.Lock()
         self.service = service_of(served.task)
+        self.lists = ListStore(served.folder)
         self.drift = metrics.drift(served.name)
         self._total, self._unknown = metrics.asked_values.labels(served.name), metrics.unknown.labels(served.name)
         self.worker = Worker(
@@ -267,6 +267,14 @@ class Model:
         )
         if metrics.counts is None:  # else each process writes it down for the others
             metrics.waiting.labels(served.name).set_function(lambda: self.worker.waiting)
+
+    def questions(self, body: object) -> Sequence[Question]:
+        """Return the questions of a body.
+
+        Raises:
+            DataError: the body names a list that is not stored.
+        """
+        return self.service.questions(body, self.lists)
 
     def _count_batch(self, size: int) -> None:
         self._metrics.batch.labels(self.name).observe(size)

@@ -156,8 +156,7 @@ def ask(predictor: AnyPredictor, folder: Path) -> list[dict[str, object]]:
         service.prepare(predictor)
         examples = service.example_records(predictor)
         records = [service.read(record, "example", UNLIMITED, "words") for record in examples]
-        body = service.bodies.predict.model_construct(records=records)
-        questions = [Question(service.first_record(predictor)), *service.questions(body)]
+        questions = [Question(record) for record in (service.first_record(predictor), *records)]
         for line in service.answer(predictor, Kind("predict", CHOICES), questions) if questions else ():
             json.loads(line, parse_constant=refuse_number)
         with suppress(EnsueError):  # not every model explains itself

@@ -18,8 +18,8 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, create_model
 from starlette.responses import JSONResponse
 
-from ensue.serve import events
-from ensue.serve.bodies import KEY_LENGTH, Bodies, Limits, limited
+from ensue.serve import events, lists
+from ensue.serve.bodies import KEY_LENGTH, NAME, Bodies, Limits, limited
 from ensue.serve.learning import KEYS
 from ensue.serve.settings import ServeSettings
 from ensue.serve.tasks import service_of
@@ -74,6 +74,13 @@ class Learned(BaseModel):
     warning: str = Field(description="what the test could not cover; empty if stored examples were tested")
 
 
+class Stored(BaseModel):
+    """A stored list."""
+
+    items: int
+    in_vocabulary: int = Field(description="items of the list that the model knows")
+
+
 class Queued(BaseModel):
     """Events that wait in the queue."""
 
@@ -103,6 +110,13 @@ KEY: Mapping[str, object] = {
     f"under a known key is refused. The latest {KEYS} are known.",
     "schema": {"type": "string", "minLength": 1, "maxLength": KEY_LENGTH},
     "example": "7f3b9c6e-5d1f-4a0e-9f1d-1f6f0c1b2a3d",
+}
+LIST: Mapping[str, object] = {
+    "name": "list",
+    "in": "path",
+    "required": True,
+    "description": "name of the list",
+    "schema": {"type": "string", "pattern": f"^{NAME.pattern}$"},
 }
 UPDATES = [{"update token": list[str]()}]
 """The ``security`` of routes that write: where the service has no update token, the token that asks does."""
@@ -177,6 +191,15 @@ OPERATIONS = (
         (*COMMON, 403, 409), Learned, reads_body=True, writes=True, parameters=(KEY,),
     ),
     Operation(
+        "put_list", "PUT", f"{MODEL}/lists/{{list}}", "models",
+        "Store a list of items, which requests name in exclude_lists and allow_lists", (*COMMON, 403, 409), Stored,
+        reads_body=True, writes=True, parameters=(LIST,),
+    ),
+    Operation(
+        "delete_list", "DELETE", f"{MODEL}/lists/{{list}}", "models", "Delete a list of items", (401, 403, 404, 422),
+        status=204, writes=True, parameters=(LIST,),
+    ),
+    Operation(
         "events", "POST", "/v1/events", "events", "Add events to the queue that `ensue stream` reads", (*COMMON, 403),
         Queued, 202, reads_body=True, writes=True,
     ),
@@ -210,6 +233,7 @@ class Requests:
         types = {
             name: reduce(or_, [getattr(models, name) for models in self.bodies.values()]) for name in Bodies._fields
         }
+        types["put_list"] = lists.ItemList
         types["events"] = self.events | events.Event | list[events.Event]
         adapters = [(name, "validation", TypeAdapter(kind)) for name, kind in types.items()]
         schemas, definitions = TypeAdapter.json_schemas(adapters, ref_template=REFERENCE)  # type: ignore[arg-type]
@@ -276,8 +300,8 @@ def _documented(operation: Operation, schema: object, models: list[str]) -> APIR
 
 def _examples(operation: str) -> dict[str, object]:
     """Return bodies of an operation that can be sent as they are, by name."""
-    examples: Mapping[str, object] = events.EXAMPLES
-    if operation != "events":
+    examples: Mapping[str, object] = {"events": events.EXAMPLES, "put_list": lists.EXAMPLES}.get(operation, {})
+    if not examples:
         examples = {name: body for task in TASKS for name, body in service_of(task).examples[operation].items()}
     return {name: {"value": value} for name, value in examples.items()}
 

@@ -17,6 +17,7 @@ from ensue.answers import Choice
 from ensue.data.edges import Edges
 from ensue.errors import DataError
 from ensue.serve.bodies import AnyRecord, Bodies, Explain, Figure, Predict, require_short
+from ensue.serve.lists import ListStore
 from ensue.serve.settings import ServeSettings
 from ensue.tasks import TASKS, Task, named
 
@@ -73,7 +74,7 @@ def _describe(predictor: Fitted) -> dict[str, object]:
     return {}
 
 
-def _questions(body: Predict | Explain | Figure) -> Sequence[Question]:
+def _questions(body: Predict | Explain | Figure, lists: ListStore) -> Sequence[Question]:
     """Return one question per record of a body."""
     return [Question(record) for record in records_of(body)]
 
@@ -107,12 +108,14 @@ class TaskService:
     """Return what ``/v1/models`` says of a model besides its task, name and version."""
     bodies: Bodies = field(default_factory=Bodies)
     """Models of the bodies of requests."""
-    questions: Callable[[Any], Sequence[Question]] = _questions
-    """Return the questions of a body."""
+    questions: Callable[[Any, ListStore], Sequence[Question]] = _questions
+    """Return the questions of a body, which may name stored lists."""
     predict: Callable[[Fitted, Kind, Sequence[Question]], Sequence[Any]] = _predict
     """Return the answer to each question."""
     has_edges: bool = False
     """True where items can have true edges between them."""
+    num_known: Callable[[Fitted, Sequence[str]], int] | None = None
+    """Return how many items of a list a model knows; ``None`` where requests cannot name stored lists of items."""
     forks: bool = False
     """True where a process that has loaded a model may fork: no library runs threads in it."""
     preparation: Preparation | None = None

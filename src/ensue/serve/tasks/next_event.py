@@ -8,11 +8,10 @@ from typing import Annotated, NamedTuple, cast
 
 import plotly.graph_objects as go
 import polars as pl
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
+from pydantic import AfterValidator, Field
 
 from ensue import figures
 from ensue.answers import Answer, Choice, Explanation
-from ensue.arguments import id_list
 from ensue.data.edges import Edges
 from ensue.data.frames import FRAME
 from ensue.data.histories import Histories
@@ -20,7 +19,8 @@ from ensue.data.inputs import read_item_table
 from ensue.errors import EnsueError
 from ensue.lines import plural
 from ensue.records import History
-from ensue.serve.bodies import Bodies, Explain, Figure, Limit, Limits, Predict, Update, too_long
+from ensue.serve.bodies import Bodies, Explain, Figure, Ids, Limit, Limits, Predict, Update, too_long
+from ensue.serve.lists import ListStore
 from ensue.serve.tasks import (
     NOT_CAUSES,
     NUM_EXAMPLES,
@@ -45,14 +45,6 @@ BARS = 60
 """Events whose weights are drawn as bars, at most: the latest."""
 HISTORY = {"values": ["a17", "b03", "c44"], "times": [0, 20, 65]}
 NEW_HISTORIES = [HISTORY, {"values": ["a17", "d91"]}]
-
-
-def _texts_of_ids(ids: object, field: ValidationInfo) -> object:
-    """Return the ids of a list as texts, as those of a history; what is no list is refused as such."""
-    return [*id_list(ids, field.field_name or "ids")] if isinstance(ids, list) else ids
-
-
-Ids = Annotated[list[str], BeforeValidator(_texts_of_ids)]
 
 
 Cell = str | int | float | None
@@ -91,6 +83,8 @@ class PredictNext(Predict):
 
     exclude: Ids = Field([], description="items never returned, such as sold-out ones")
     allow: Ids | None = Field(None, description="items that may be returned; all by default")
+    exclude_lists: list[str] = Field([], description="names of stored lists whose items are never returned")
+    allow_lists: list[str] = Field([], description="names of stored lists; only items on each of them are returned")
     filters: list[str] = Field([], description="conditions on columns of the item table, such as `price < 50`")
     now: float | None = Field(None, description="the time that `within` counts from, in seconds; default: the clock")
     max_per: dict[str, int] = Field({}, description="column -> number of answers at most with the same value of it")
@@ -118,11 +112,15 @@ class Options(NamedTuple):
 DEFAULTS = Options()
 
 
-def _questions(body: Predict | Explain | Figure) -> Sequence[Question]:
+def _questions(body: Predict | Explain | Figure, lists: ListStore) -> Sequence[Question]:
     """Return each session with the options of its request."""
     options = DEFAULTS
     if isinstance(body, PredictNext):
         rules = Rules.of(body.exclude, body.allow, body.filters, body.now, body.max_per, body.diversify)
+        rules = rules._replace(
+            exclude=(*rules.exclude, *map(lists.require, body.exclude_lists)),
+            allow=(*rules.allow, *map(lists.require, body.allow_lists)),
+        )
         options = Options(rules, body.exclude_seen, body.rank_unknown)
     return [Question(record, options) for record in records_of(body)]
 
@@ -247,6 +245,7 @@ SERVICE = TaskService(
     example_records=_example_records,
     training_data=_training_data,
     has_edges=True,
+    num_known=lambda predictor, items: len(predictor.vocabulary.known_each([items])[0]),
     forks=True,
     preparation=Preparation(
         is_needed=lambda predictor: predictor.index is None and is_indexed(predictor),

@@ -20,6 +20,7 @@ from ensue.errors import DataError
 from ensue.lines import plural
 from ensue.records import History, normal_id
 from ensue.serve.bodies import Bodies, Explain, Figure, Limit, Limits, Predict, Update, too_long
+from ensue.serve.lists import ListStore
 from ensue.serve.tasks import (
     NOT_CAUSES,
     NUM_EXAMPLES,
@@ -116,7 +117,7 @@ class UpdateQueries(Update):
     )
 
 
-def _questions(body: Predict | Explain | Figure) -> Sequence[Question]:
+def _questions(body: Predict | Explain | Figure, lists: ListStore) -> Sequence[Question]:
     """Return each session with the text in its search box."""
     records = records_of(body)
     prefixes = [""] * len(records)

@@ -46,6 +46,7 @@ FLOORS = [
     "client",
     "predictor",
     "evaluation",
+    "tuning",
     "refresh",
     "stream",
     "figures",

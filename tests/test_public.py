@@ -42,6 +42,7 @@ NAMES = [
     "TextAnswer",
     "TextClassifier",
     "TextExplanation",
+    "Tuning",
     "__version__",
     "add_model",
     "compare",
@@ -50,6 +51,7 @@ NAMES = [
     "make",
     "read",
     "split",
+    "tune",
 ]
 MODULES = sorted(
     module.name for module in pkgutil.walk_packages(ensue.__path__, "ensue.") if module.name != "ensue.__main__"
@@ -82,7 +84,7 @@ def test_all_names_are_listed_before_any_is_imported() -> None:
 
 def test_signatures_name_types_and_no_any() -> None:
     functions = [name for name in NAMES if inspect.isfunction(getattr(ensue, name))]
-    assert functions == ["add_model", "compare", "evaluate", "load", "make", "read", "split"]
+    assert functions == ["add_model", "compare", "evaluate", "load", "make", "read", "split", "tune"]
     vague = []
     for name in functions:
         signature = inspect.signature(getattr(ensue, name))

@@ -9,7 +9,7 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
         "ensue",
         ("NextEvent", "TextClassifier", "QuerySuggester", "PostLinker", "Predictions", "load", "make", "add_model"),
     ),
-    "Data and model selection": ("ensue", ("read", "split", "evaluate", "compare")),
+    "Data and model selection": ("ensue", ("read", "split", "evaluate", "compare", "tune", "Tuning")),
     "Callbacks": ("ensue.callbacks", ("EarlyStop", "JSONLines")),
     "Records": ("ensue", ("History", "Text", "Post", "Article")),
     "Answers": ("ensue", ("Answer", "Choice", "Attribution", "TextAnswer", "LinkAnswer", "Link")),

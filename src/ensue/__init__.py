@@ -37,10 +37,11 @@ if TYPE_CHECKING:
         TextExplanation,
     )
     from ensue.api import NextEvent, PostLinker, QuerySuggester, TextClassifier, load
-    from ensue.model_selection import compare, evaluate, make, read, split
+    from ensue.model_selection import compare, evaluate, make, read, split, tune
     from ensue.predictions import Predictions
     from ensue.records import Article, History, Post, Text
     from ensue.registry import add_model
+    from ensue.tuning import Tuning
 
 __all__ = [
     "Answer",
@@ -68,6 +69,7 @@ __all__ = [
     "TextAnswer",
     "TextClassifier",
     "TextExplanation",
+    "Tuning",
     "__version__",
     "add_model",
     "compare",
@@ -76,16 +78,18 @@ __all__ = [
     "make",
     "read",
     "split",
+    "tune",
 ]
 
 _MODULES = {
     "answers": "Answer Attribution Choice Deletion Explanation Link LinkAnswer LinkExplanation Passage "
     "QueryExplanation TextAnswer TextExplanation",
     "api": "NextEvent PostLinker QuerySuggester TextClassifier load",
-    "model_selection": "compare evaluate make read split",
+    "model_selection": "compare evaluate make read split tune",
     "predictions": "Predictions",
     "records": "Article History Post Text",
     "registry": "add_model",
+    "tuning": "Tuning",
 }
 _MODULE_OF = {name: f"ensue.{module}" for module, names in _MODULES.items() for name in names.split()}
 

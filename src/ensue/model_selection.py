@@ -22,6 +22,8 @@ from ensue.registry import models as models_of
 from ensue.registry import require_task
 from ensue.settings import near, require_integer
 from ensue.tasks import TASKS, named
+from ensue.tuning import Tuning, TuningOptions
+from ensue.tuning import tune as search_settings
 
 
 def compare(
@@ -141,6 +143,28 @@ def split(
         (669, 167)
     """
     return split_data(read(data, task=task, **reading), test, seed, by)
+
+
+def tune(task: str, data: object, model: str, **options: Unpack[TuningOptions]) -> Tuning:
+    """Search for settings of a model that are better than its defaults on held-out data.
+
+    Args:
+        task: ``next``, ``classify``, ``suggest`` or ``link``.
+        data: training data, as for :func:`read`, or what that returned; no test data.
+        model: name of the model.
+        options: see :class:`ensue.tuning.TuningOptions`.
+
+    Raises:
+        DataError: the data cannot be read, or is too little to be split.
+        SettingError: an unknown model or setting, nothing to search, or a storage of another search.
+
+    Example:
+        >>> from ensue import tune
+        >>> tuning = tune("next", "clicks.csv", "vsknn", search={"idf": "0:2"}, trials=3)
+        >>> len(tuning.trials)
+        3
+    """
+    return search_settings(require_task(task), read(data, task=task), model, **options)
 
 
 def _kind_of(models: Sequence[str | AnyEstimator], task: str) -> type[AnyEstimator]:

@@ -87,7 +87,7 @@ class TaskCommand(PlainHelp):
 _COMMANDS = {
     "Data": ("check:check", "prepare:prepare", "split:split"),
     "Models": ("fit:fit", "update:update", "forget:forget", "models:models", "models:settings"),
-    "Evaluation": ("evaluate:evaluate", "evaluate:compare", "evaluate:score", "reproduce:reproduce"),
+    "Evaluation": ("evaluate:evaluate", "evaluate:compare", "evaluate:score", "tune:tune", "reproduce:reproduce"),
     "Answers": ("predict:predict", "predict:explain", "predict:similar", "link:link", "spreaders:spreaders"),
     "Services": ("serve:serve", "stream:stream", "demo:demo"),
 }

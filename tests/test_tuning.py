@@ -1,0 +1,63 @@
+"""``ensue.tune`` and the command ``tune``: what a search reads, keeps, resumes and refuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import ensue
+
+SESSIONS = [[f"a{(start + step) % 9}" for step in range(2 + start % 4)] for start in range(120)]
+"""Walks around a circle of nine items, so that most settings rank alike."""
+
+
+def test_the_defaults_come_first_and_are_kept_where_nothing_is_better() -> None:
+    tuning = ensue.tune("next", SESSIONS, "vsknn", search={"popularity": "100:1000"}, trials=2)
+    first, second = tuning.trials
+    assert (first["settings"], second["settings"].keys()) == ({}, {"popularity"})  # type: ignore[attr-defined]
+    assert tuning.settings == {} and tuning.gain is None and tuning.metric == "mrr"
+    assert tuning.sentence == "no trial was better than the defaults by MRR on the validation data"
+
+
+FEW_STEPS = {"dim": 16, "epochs": 2, "batch_size": 8, "min_steps": 0}
+
+
+def test_a_better_setting_is_found_and_its_gain_measured() -> None:
+    """In so few steps the default learning rate learns next to nothing."""
+    tuning = ensue.tune("next", SESSIONS, "sansr", search={"learning_rate": "0.03:0.04"}, settings=FEW_STEPS, trials=2)
+    assert tuning.settings.keys() == {"learning_rate"} and tuning.gain is not None and tuning.gain["difference"] > 0
+    assert tuning.sentence.startswith("MRR on held-out data: +")
+
+
+def test_a_search_is_resumed_from_its_file_and_refuses_another(tmp_path: Path) -> None:
+    file = tmp_path / "search.db"
+    search = {"idf": "0:2"}
+    ensue.tune("next", SESSIONS, "vsknn", search=search, trials=2, storage=file)
+    tuning = ensue.tune("next", SESSIONS, "vsknn", search=search, trials=1, storage=file)
+    assert [trial["number"] for trial in tuning.trials] == [0, 1, 2]
+    with pytest.raises(ensue.SettingError, match="holds a search of another model, other data"):
+        ensue.tune("next", SESSIONS[:-9], "vsknn", search=search, trials=1, storage=file)
+
+
+@pytest.mark.parametrize(
+    ("model", "search", "message"),
+    [
+        ("best", None, "best is several models; search the settings of one, such as --model core"),
+        ("core", {"dimm": "1:2"}, "setting 'dimm' is not known; did you mean 'dim'?"),
+        ("core", {"dim": "3"}, "search dim='3' is not understood; give low:high, or values such as 64,128"),
+        ("core", {"dropout": "2:1"}, "search dropout: 2:1 is no range; give low:high"),
+        ("core", {"dim": "a,b"}, "search dim='a,b': dim is a number"),
+        ("recent", {}, "recent: no setting to search; name some"),
+    ],
+)
+def test_a_mistake_is_one_line(model: str, search: dict[str, str] | None, message: str) -> None:
+    with pytest.raises(ensue.SettingError) as error:
+        ensue.tune("next", SESSIONS, model, search=search, trials=1)
+    assert str(error.value).startswith(message)
+
+
+def test_an_impossible_combination_is_a_pruned_trial() -> None:
+    tuning = ensue.tune("next", SESSIONS, "core", search={"heads": "3,5"}, settings={"epochs": 1, "dim": 8}, trials=2)
+    assert [trial["state"] for trial in tuning.trials] == ["complete", "pruned"]
+    assert "is not a multiple of heads" in str(tuning.trials[1]["refused"])

@@ -7,7 +7,7 @@ import pytest
 
 from ensue import History
 from ensue.data.histories import Histories
-from ensue.tasks.suggest.baselines.shares import GIVEN, SOURCES
+from ensue.tasks.suggest.baselines.shares import CONDITIONS, SOURCES
 from ensue.tasks.suggest.lookup import look_up, values_at
 from ensue.tasks.suggest.predictor import SuggestPredictor
 from ensue.vocabulary import FIRST
@@ -40,7 +40,7 @@ def test_lists_take_turns(counted: SuggestPredictor) -> None:
 def test_shares_are_those_of_the_rows(counted: SuggestPredictor) -> None:
     asked = Histories.of([History(("d", "a"))])
     known, first = look_up(counted, asked, [""]), np.array([0])
-    for name in GIVEN:
+    for name in CONDITIONS:
         for text, share in counted.shares.suggest(name, asked, 9).of(0):
             place = counted.following.vocabulary.id(text) - FIRST
             assert known.expected(first, np.array([place]))[0, SOURCES.index(name)] == pytest.approx(share)

@@ -22,7 +22,7 @@ from ensue.learning.state import evaluating, require_trained
 from ensue.metrics import Floats
 from ensue.records import History, as_tuple
 from ensue.settings import require_k
-from ensue.tasks.suggest.baselines.shares import GIVEN
+from ensue.tasks.suggest.baselines.shares import CONDITIONS
 from ensue.tasks.suggest.batch import PADDING, UNKNOWN, Batch, pad
 from ensue.tasks.suggest.catalogue import RERANKER
 from ensue.tasks.suggest.dataset import spell_out
@@ -121,7 +121,8 @@ def _counted(state: SuggestState, sessions: Histories, lists: Lists) -> Iterator
     following = state.following
     query_ids = following.places(sessions)[0]
     weighted_tables = [
-        (weight, state.shares.by_query(name, sessions, query_ids)) for name, weight in _leaned_on(state).items()
+        (weight, state.shares.given([name], sessions, query_ids, by_query=True))
+        for name, weight in _leaned_on(state).items()
     ]
     for row, choices in enumerate(lists):
         values, low = sessions.record(row).values, int(sessions.offsets[row])
@@ -145,13 +146,15 @@ def _counted(state: SuggestState, sessions: Histories, lists: Lists) -> Iterator
 
 
 def _leaned_on(state: SuggestState) -> dict[str, float]:
-    """By name in ``GIVEN`` how much of what a counting model expects it brings."""
+    """By name in ``CONDITIONS`` how much of what a counting model expects it brings."""
     if state.model_name == RERANKER:
         return {
-            name: weight for name, weight in (state.metadata.mixture or {}).items() if name in GIVEN and name != "turn"
+            name: weight
+            for name, weight in (state.metadata.mixture or {}).items()
+            if name in CONDITIONS and name != "turn"
         }
     name = {"most-frequent-next": "last-query"}.get(state.model_name, state.model_name)
-    return {name: 1.0} if name in GIVEN else {}
+    return {name: 1.0} if name in CONDITIONS else {}
 
 
 def _cells(rows: SparseRows, row: int) -> dict[int, float]:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from ensue.data.histories import Histories, Ids, Index
 from ensue.metrics import Floats
 from ensue.tasks.suggest.baselines.counting import MostFrequentNext, last_places
-from ensue.tasks.suggest.baselines.shares import GIVEN
+from ensue.tasks.suggest.baselines.shares import CONDITIONS
 from ensue.tasks.suggest.state import SuggestState
 from ensue.text.sparse import SparseRows
 
@@ -27,31 +27,32 @@ class LookedUp:
 
     Attributes:
         queries: for each session the queries that are considered, in the order of their turn.
-        retrieved: (sessions, retrieved) what retrieval gives, best first; negative where there is no more.
+        retrieved: (sessions, retrieved) queries by retrieval, best first; negative where there is no more.
         last: (sessions,) the last query of each.
         following: the queries of the log.
-        tables: (sessions, queries) probabilities by each of ``GIVEN``; what a row lacks of 1 is divided over all.
+        conditional: (conditions x sessions, queries) probabilities given each condition; the rest of a row, up to 1,
+            is divided over all queries.
     """
 
     queries: list[list[int]]
     retrieved: Ids
     last: Index
     following: MostFrequentNext
-    tables: Sequence[SparseRows]
+    conditional: SparseRows
 
     def expected(self, sessions: Index, queries: Index) -> Floats:
         """(pairs, ``SOURCES``) the probability of each query in its session; -1 is one as if it were typed half."""
-        shares, known = self.following.shares, queries >= 0
+        shares, in_log = self.following.shares, queries >= 0
         popular = np.full(len(queries), 0.5 / (self.following.totals.sum() + 1))
-        popular[known] = shares[queries[known]]
-        pairs = sessions * len(shares) + np.where(known, queries, 0)
-        columns = []
-        for table in self.tables:
-            owners = np.repeat(np.arange(table.shape[0]), np.diff(table.indptr))
-            rest = 1 - np.bincount(owners, table.data, table.shape[0])
-            probability = values_at(owners * len(shares) + table.indices, table.data, pairs) * known
-            columns.append(probability + rest[sessions] * popular)
-        return np.stack([*columns, popular], axis=1)
+        popular[in_log] = shares[queries[in_log]]
+        owners = np.repeat(np.arange(self.conditional.shape[0]), np.diff(self.conditional.indptr))
+        rest = 1 - np.bincount(owners, self.conditional.data, self.conditional.shape[0])
+        # The rows of a condition follow those of the one before it, one per session.
+        rows = np.arange(len(CONDITIONS))[:, None] * len(self.last) + sessions
+        wanted = rows * len(shares) + np.where(in_log, queries, 0)
+        keys = owners * len(shares) + self.conditional.indices
+        probabilities = values_at(keys, self.conditional.data, wanted) * in_log + rest[rows] * popular
+        return np.concatenate([probabilities, popular[None]]).T
 
     def ranks(self, sessions: Index, queries: Index) -> Index:
         """(pairs,) the rank of each query among those retrieved for its session; -1 for those not retrieved."""
@@ -68,12 +69,13 @@ class LookedUp:
 
 
 def values_at(keys: Index, values: npt.NDArray[np.number], wanted: Index) -> Floats:
-    """(wanted,) the value of each key, 0 where it is not among ``keys``, which are distinct."""
+    """Return the value of each wanted key, of any shape; 0 where it is not among ``keys``, which are distinct."""
     if not len(keys):
-        return np.zeros(len(wanted))
+        return np.zeros(wanted.shape)
     order = keys.argsort()
-    places = order[np.searchsorted(keys, wanted, sorter=order).clip(max=len(keys) - 1)]
-    return np.where(keys[places] == wanted, values[places].astype(np.float64), 0.0)
+    rising = keys[order]
+    positions = np.searchsorted(rising, wanted).clip(max=len(keys) - 1)
+    return np.where(rising[positions] == wanted, values[order][positions].astype(np.float64), 0.0)
 
 
 def look_up(state: SuggestState, sessions: Histories, prefixes: Sequence[str]) -> LookedUp:
@@ -82,27 +84,25 @@ def look_up(state: SuggestState, sessions: Histories, prefixes: Sequence[str]) -
     Args:
         state: trained.
         sessions: what was typed so far.
-        prefixes: what stands in the search box of each.
+        prefixes: the text in the search box of each.
     """
     settings, following, retrieval = state.shared, state.following, state.retrieval
     assert retrieval is not None
-    typed, texts = following.places(sessions)
-    retrieved = retrieval.candidates(sessions, settings.retrieved, typed=settings.repeats, placed=(typed, texts))
-    tables = [state.shares.of(name, sessions, typed) for name in GIVEN]
-    looked_up, size = LookedUp([], retrieved, last_places(sessions, typed), following, tables), 2 * settings.retrieved
-    popular = following.by_frequency[:size]
-    conditional = [_highest_of_rows(table, size) for table in tables]
+    query_ids, texts = following.places(sessions)
+    retrieved = retrieval.candidates(sessions, settings.retrieved, typed=settings.repeats, placed=(query_ids, texts))
+    conditional = state.shares.given(CONDITIONS, sessions, query_ids)
+    looked_up = LookedUp([], retrieved, last_places(sessions, query_ids), following, conditional)
+    size = 2 * settings.retrieved
+    popular, likely = following.by_frequency[:size], _highest_of_rows(conditional, size)
     for row, prefix in enumerate(prefixes):
-        lists = [retrieved[row], *(rows[row] for rows in conditional), popular]
+        lists = [retrieved[row], *likely[row :: len(prefixes)], popular]
         if prefix:
             lists = [_completions(looked_up, row, prefix, size)]
         # A column per list, -1 below its end: read row by row, the lists take turns.
         columns = np.full((max(map(len, lists)), len(lists)), -1, np.int64)
         for number, queries in enumerate(lists):
             columns[: len(queries), number] = queries
-        turns = columns[columns >= 0]
-        firsts = np.sort(np.unique(turns, return_index=True)[1])[:size]
-        looked_up.queries.append(turns[firsts].tolist())
+        looked_up.queries.append([*dict.fromkeys(columns[columns >= 0].tolist())][:size])
     return looked_up
 
 

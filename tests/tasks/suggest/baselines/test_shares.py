@@ -14,7 +14,7 @@ from ensue.tasks.suggest.baselines import shares as module
 from ensue.tasks.suggest.baselines.after import LATEST, TURNS, After
 from ensue.tasks.suggest.baselines.counting import added
 from ensue.tasks.suggest.baselines.retrieval import Retrieval
-from ensue.tasks.suggest.baselines.shares import GIVEN, Shares
+from ensue.tasks.suggest.baselines.shares import CONDITIONS, Shares
 from tests.tasks.suggest.baselines.test_counting import histories, lists, literal_beside, some_sessions
 
 
@@ -57,7 +57,7 @@ def test_shares_by_hand() -> None:
     assert lists(counted(["a", "b"]).suggest("popular", histories(["b"]), 2, typed=True)) == [["a", "b"]]
 
 
-@pytest.mark.parametrize("name", GIVEN)
+@pytest.mark.parametrize("name", CONDITIONS)
 @pytest.mark.parametrize("seed", range(2))
 def test_shares_equal_a_literal_loop(name: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_GROUP", 7)
@@ -109,7 +109,7 @@ def literal(log: list[list[str]], session: list[str], name: str) -> list[tuple[s
 
 
 def test_a_thing_speaks_for_its_most_frequent_queries(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST", 1)
+    monkeypatch.setattr(module, "MAX_QUERIES", 1)
     rows = counted(["a", "b"], ["a", "c"], ["a", "c"]).tables["last-query"].shares
     assert rows.toarray()[0] == pytest.approx([0, 0, 2 / 5])
 

@@ -1,16 +1,18 @@
 """Next-query probabilities from counts: by popularity, and given parts of the session.
 
-Given one thing ``g`` (the last query, one that stands near, a word, a place) the share of a query is that of Witten &
-Bell (1991), with ``c`` counts of ``n`` in all over ``t`` distinct queries:
+Given one condition ``g`` (the last query, a query near the end, a word, a position) the probability of a query is that
+of Witten & Bell (1991), with ``c`` counts of ``n`` in all over ``t`` distinct queries:
 
     P(q | g) = c(g, q) / (n(g) + t(g)) + t(g) / (n(g) + t(g)) P(q),
 
-``P(q)`` being its share of all that was typed. Of several things the shares are averaged, each weighed by ``FADE`` to
-how many queries ago it stood, and a word by how rare it is besides: ln(1 + N / n(g)), of ``N`` queries typed.
+``P(q)`` being its share of all that was typed. The probabilities given several conditions are averaged, each weighted
+by ``FADE`` to the power of the number of queries since, and a word also by its rarity: ln(1 + N / n(g)), of ``N``
+queries typed.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import NamedTuple
 
@@ -25,28 +27,28 @@ from ensue.tasks.suggest.baselines.co_occurrence import FADE, REACH
 from ensue.tasks.suggest.baselines.counting import Suggestions, best
 from ensue.tasks.suggest.baselines.retrieval import Retrieval
 from ensue.tasks.suggest.baselines.table import Table
-from ensue.text.sparse import SparseRows, sparse_rows
+from ensue.text.sparse import SparseRows, sparse_rows, stacked
 from ensue.vocabulary import FIRST
 
-GIVEN = ("last-query", "co-occurrence", "after-words", "turn")
+CONDITIONS = ("last-query", "co-occurrence", "after-words", "turn")
 """Conditions of the probabilities."""
-SOURCES = (*GIVEN, "popular")
-"""All that expects a share of each query."""
-MOST = 500
-"""Queries that a given thing speaks for at most, those that came most often: what the rarest words say is whole."""
+SOURCES = (*CONDITIONS, "popular")
+"""All count-based probabilities of a query."""
+MAX_QUERIES = 500
+"""Maximum number of queries per condition, the most frequent ones; rare words, which say the most, have fewer."""
 _GROUP = 256
 """Sessions that are counted at once."""
 
 
-class _Rows(NamedTuple):
-    """Shares a given thing."""
+class _Conditional(NamedTuple):
+    """Probabilities given each value of a condition, without the part that all queries share."""
 
-    shares: SparseRows
-    counts: Floats  # (given,) n
+    shares: SparseRows  # (values, queries) the first part of P(q | g)
+    counts: Floats  # (values,) n
 
 
 class Shares:
-    """Expectations of a log that was counted.
+    """Count-based probabilities of the next query.
 
     Args:
         retrieval: the counts.
@@ -56,103 +58,121 @@ class Shares:
         self.retrieval, self.following = retrieval, retrieval.following
 
     @cached_property
-    def tables(self) -> dict[str, _Rows]:
-        """By name of ``GIVEN``."""
-        own, after = self.following, self.retrieval.after
-        followed = Table(own.rows, own.followers, own.counts.astype(np.float32))
+    def tables(self) -> dict[str, _Conditional]:
+        """Probabilities by the name of their condition."""
+        following, after = self.following, self.retrieval.after
+        followed = Table(following.rows, following.followers, following.counts.astype(np.float32))
         tables = (followed, self.retrieval.co_occurrence, after.by_word, after.by_turn)
-        return {name: _rows(table, len(own.queries)) for name, table in zip(GIVEN, tables, strict=True)}
+        num_queries = len(following.queries)
+        return {name: _conditional(table, num_queries) for name, table in zip(CONDITIONS, tables, strict=True)}
 
-    def of(self, name: str, sessions: Histories, places: Index) -> SparseRows:
-        """(sessions, queries) what a thing given alone says; what a row lacks of 1 is the part of all queries.
+    @cached_property
+    def _all_values(self) -> SparseRows:
+        """(values of all conditions, queries) the tables one below the other: one product serves all conditions."""
+        return stacked([table.shares for table in self.tables.values()])
+
+    def given(
+        self, names: Sequence[str], sessions: Histories, query_ids: Index, *, by_query: bool = False
+    ) -> SparseRows:
+        """Return the probabilities given each condition, without the part that all queries share.
 
         Args:
-            name: in ``GIVEN``.
+            names: of conditions.
             sessions: what was typed so far.
-            places: (events,) of :meth:`.MostFrequentNext.places`.
+            query_ids: (events,) of :meth:`.MostFrequentNext.places`.
+            by_query: whether each typed query has a row of its own, for its contribution to the session's row.
+
+        Returns:
+            (conditions x sessions, queries), or (conditions x events, queries); a row sums to 1 minus that part.
         """
         owners = sessions.sequence_index()
-        return self._of(name, sessions, places, owners, len(sessions))
+        row_of_event = np.arange(len(query_ids)) if by_query else owners
+        num_rows = len(query_ids) if by_query else len(sessions)
+        sizes = [len(table.counts) for table in self.tables.values()]
+        starts = dict(zip(self.tables, np.cumsum(sizes) - sizes, strict=True))
+        rows, columns, shares = [], [], []
+        for number, name in enumerate(names):
+            events, values, weights = self._values(name, sessions, query_ids)
+            totals = np.bincount(owners[events], weights, len(sessions))
+            has_row = values >= 0
+            events = events[has_row]
+            rows.append(number * num_rows + row_of_event[events])
+            columns.append(starts[name] + values[has_row])
+            shares.append(weights[has_row] / totals[owners[events]])
+        shape = len(names) * num_rows, self._all_values.shape[0]
+        cells = sparse_rows(np.concatenate(rows), np.concatenate(columns), np.concatenate(shares), shape)
+        return cells @ self._all_values
 
-    def by_query(self, name: str, sessions: Histories, places: Index) -> SparseRows:
-        """(events, queries) the part of :meth:`of` that each query typed brings."""
-        return self._of(name, sessions, places, np.arange(len(places)), len(places))
+    def _values(self, name: str, sessions: Histories, query_ids: Index) -> tuple[Index, Index, Floats]:
+        """Return the values of a condition: (values,) the event of each, its row of the table or -1, and its weight.
 
-    def _of(self, name: str, sessions: Histories, places: Index, rows: Index, number: int) -> SparseRows:
-        """Shares added up in so many rows, one for each event or for several."""
-        table = self.tables[name]
-        events, given, weights = self._given(name, sessions, places, table)
-        owners = sessions.sequence_index()[events]
-        whole = np.bincount(owners, weights, len(sessions))
-        known = given >= 0
-        weights = weights[known] / whole[owners[known]]
-        return sparse_rows(rows[events[known]], given[known], weights, (number, len(table.counts))) @ table.shares
-
-    def _given(self, name: str, sessions: Histories, places: Index, table: _Rows) -> tuple[Index, Index, Floats]:
-        """By which event, which row of the table (-1: none), and how much it weighs; events never fall."""
+        Events never fall.
+        """
         lengths = sessions.lengths
         if name == "turn":
             filled = np.flatnonzero(lengths)
             return sessions.offsets[1:][filled] - 1, np.minimum(lengths[filled], TURNS) - 1, np.ones(len(filled))
-        ages = np.repeat(sessions.offsets[1:], lengths) - np.arange(len(places)) - 1
-        near = np.flatnonzero(ages < {"last-query": 1, "co-occurrence": REACH, "after-words": LATEST}[name])
-        faded: Floats = FADE ** ages[near].astype(np.float64)
+        ages = np.repeat(sessions.offsets[1:], lengths) - np.arange(len(query_ids)) - 1
+        events = np.flatnonzero(ages < {"last-query": 1, "co-occurrence": REACH, "after-words": LATEST}[name])
+        recency: Floats = FADE ** ages[events].astype(np.float64)
         if name != "after-words":
-            known = (places[near] >= 0) & (places[near] < len(self.following.queries))
-            return near, np.where(known, places[near], -1), faded
-        words = [[*dict.fromkeys(words_of(sessions.vocabulary.value(id)))] for id in sessions.ids[near].tolist()]
-        sizes = [len(own) for own in words]
-        flat = [word for own in words for word in own]
-        given = self.retrieval.after.words.ids(flat).astype(np.int64) - FIRST
-        counts = np.append(table.counts, 1.0)[given]  # the last, at -1: of one that is not known
-        rare: Floats = np.log1p(self.following.totals.sum() / np.maximum(counts, 1.0))
-        weights: Floats = np.repeat(faded, sizes) * rare
-        return np.repeat(near, sizes), given, weights
+            in_log = query_ids[events] < len(self.following.queries)
+            return events, np.where(in_log, query_ids[events], -1), recency
+        words = [[*dict.fromkeys(words_of(sessions.vocabulary.value(id)))] for id in sessions.ids[events].tolist()]
+        num_words = [len(query_words) for query_words in words]
+        word_ids = self.retrieval.after.words.ids(word for query_words in words for word in query_words)
+        word_rows = word_ids.astype(np.int64) - FIRST
+        counts = np.append(self.tables[name].counts, 1.0)[word_rows]  # row -1, an unknown word, counts once
+        rarity: Floats = np.log1p(self.following.totals.sum() / np.maximum(counts, 1.0))
+        weights: Floats = np.repeat(recency, num_words) * rarity
+        return np.repeat(events, num_words), word_rows, weights
 
     def suggest(self, name: str, sessions: Histories, k: int, *, typed: bool = False) -> Suggestions:
-        """Up to ``k`` queries a session by falling share, ties in order of frequency and arrival.
+        """Return up to ``k`` queries per session by falling probability, ties in order of frequency and arrival.
 
         Args:
-            name: in ``GIVEN``, or ``popular``.
+            name: of a condition, or ``popular``.
             sessions: what was typed so far.
             k: length of the lists.
             typed: whether a query that the session already holds may be suggested.
         """
-        parts = [
+        groups = [
             self._suggest(name, sessions.select(slice(low, low + _GROUP)), k, typed=typed)
             for low in range(0, max(len(sessions), 1), _GROUP)
         ]
-        offsets = np.concatenate([[0], np.cumsum(np.concatenate([np.diff(part.offsets) for part in parts]))])
-        texts, scores = pl.concat([part.texts for part in parts]), np.concatenate([part.scores for part in parts])
-        return Suggestions(texts, scores, offsets.astype(np.int64))
+        lengths = np.concatenate([np.diff(group.offsets) for group in groups])
+        texts, scores = pl.concat([group.texts for group in groups]), np.concatenate([group.scores for group in groups])
+        return Suggestions(texts, scores, np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64))
 
     def _suggest(self, name: str, sessions: Histories, k: int, *, typed: bool) -> Suggestions:
-        places, texts = self.following.places(sessions)
-        every, top = self.following.popular(k + sessions.lengths)
-        found = [pl.DataFrame({"session": every, "id": top, "own": np.zeros(len(top))})]
-        rest = np.ones(len(sessions))
+        query_ids, texts = self.following.places(sessions)
+        owners, popular_ids = self.following.popular(k + sessions.lengths)
+        frames = [pl.DataFrame({"session": owners, "id": popular_ids, "share": np.zeros(len(popular_ids))})]
+        rest = np.ones(len(sessions))  # the probability that is left for all queries by their popularity
         if name != "popular":
-            rows = self.of(name, sessions, places)
+            rows = self.given([name], sessions, query_ids)
             owners = np.repeat(np.arange(len(sessions)), np.diff(rows.indptr))
             rest -= np.bincount(owners, rows.data, len(sessions))
-            found.append(pl.DataFrame({"session": owners, "id": rows.indices.astype(np.int64), "own": rows.data}))
-        frame = pl.concat(found).group_by("session", "id").agg(pl.col("own").sum())
+            frames.append(pl.DataFrame({"session": owners, "id": rows.indices.astype(np.int64), "share": rows.data}))
+        frame = pl.concat(frames).group_by("session", "id").agg(pl.col("share").sum())
         owners, ids = frame["session"].to_numpy(), frame["id"].to_numpy()
-        score = np.round(frame["own"].to_numpy() + rest[owners] * self.following.shares[ids], 12)
-        arrival = np.empty(len(self.following.queries), np.int64)
-        arrival[self.following.by_frequency] = np.arange(len(arrival))
-        frame = pl.DataFrame({"session": owners, "id": ids, "score": score, "place": arrival[ids]})
-        frame = frame.sort("session", "score", "place", descending=[False, True, False])
-        return best(frame, sessions, places, k, texts, typed=typed)
+        score = np.round(frame["share"].to_numpy() + rest[owners] * self.following.shares[ids], 12)
+        rank = np.empty(len(self.following.queries), np.int64)
+        rank[self.following.by_frequency] = np.arange(len(rank))
+        frame = pl.DataFrame({"session": owners, "id": ids, "score": score, "rank": rank[ids]})
+        frame = frame.sort("session", "score", "rank", descending=[False, True, False])
+        return best(frame, sessions, query_ids, k, texts, typed=typed)
 
 
-def _rows(table: Table, queries: int) -> _Rows:
-    """The first part of P(q | g), a row a given thing."""
+def _conditional(table: Table, num_queries: int) -> _Conditional:
+    """Return the first part of P(q | g), one row per value of the condition."""
     owners, sizes = table.owners(), np.diff(table.rows)
     counts = np.bincount(owners, table.weights, len(sizes)).astype(np.float64)
-    whole = np.repeat(counts + sizes, sizes)
-    order = np.lexsort((table.others, -table.weights, owners))
-    kept = order[np.arange(len(order)) - np.repeat(table.rows[:-1], sizes) < MOST]
-    kept.sort()
-    values = (table.weights / whole)[kept]
-    return _Rows(sparse_rows(owners[kept], table.others[kept].astype(np.int64), values, (len(sizes), queries)), counts)
+    # Entries by value and falling count; one is among the first of its value if its place in the group is below the
+    # limit. Then back to the order of the table.
+    by_count = np.lexsort((table.others, -table.weights, owners))
+    frequent = by_count[np.arange(len(by_count)) - np.repeat(table.rows[:-1], sizes) < MAX_QUERIES]
+    frequent.sort()
+    shares = (table.weights / np.repeat(counts + sizes, sizes))[frequent]
+    columns = table.others[frequent].astype(np.int64)
+    return _Conditional(sparse_rows(owners[frequent], columns, shares, (len(sizes), num_queries)), counts)

@@ -119,7 +119,7 @@ Weighted = list[tuple[int, float, float | None]]
 def _counted(state: SuggestState, sessions: Histories, lists: Lists) -> Iterator[list[Weighted]]:
     """Return each query's contribution to a suggestion's probability; popular suggestions have none."""
     following = state.following
-    query_ids = following.places(sessions)[0]
+    query_ids = following.query_ids(sessions)[0]
     weighted_tables = [
         (weight, state.shares.given([name], sessions, query_ids, by_query=True))
         for name, weight in _leaned_on(state).items()

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from ensue.data.histories import Histories, Ids, Index
 from ensue.metrics import Floats
-from ensue.tasks.suggest.baselines.counting import MostFrequentNext, last_places
+from ensue.tasks.suggest.baselines.counting import MostFrequentNext, last_of_each
 from ensue.tasks.suggest.baselines.shares import CONDITIONS
 from ensue.tasks.suggest.state import SuggestState
 from ensue.text.sparse import SparseRows
@@ -88,10 +88,10 @@ def look_up(state: SuggestState, sessions: Histories, prefixes: Sequence[str]) -
     """
     settings, following, retrieval = state.shared, state.following, state.retrieval
     assert retrieval is not None
-    query_ids, texts = following.places(sessions)
-    retrieved = retrieval.candidates(sessions, settings.retrieved, typed=settings.repeats, placed=(query_ids, texts))
+    query_ids, texts = following.query_ids(sessions)
+    retrieved = retrieval.candidates(sessions, settings.retrieved, typed=settings.repeats, located=(query_ids, texts))
     conditional = state.shares.given(CONDITIONS, sessions, query_ids)
-    looked_up = LookedUp([], retrieved, last_places(sessions, query_ids), following, conditional)
+    looked_up = LookedUp([], retrieved, last_of_each(sessions, query_ids), following, conditional)
     size = 2 * settings.retrieved
     popular, likely = following.by_frequency[:size], _highest_of_rows(conditional, size)
     for row, prefix in enumerate(prefixes):

@@ -10,7 +10,7 @@ import pytest
 
 from ensue import History
 from ensue.data.histories import Histories
-from ensue.tasks.suggest.baselines.co_occurrence import REACH, count_beside, scaled
+from ensue.tasks.suggest.baselines.co_occurrence import REACH, count_pairs, scaled
 from ensue.tasks.suggest.baselines.counting import added
 from ensue.tasks.suggest.baselines.retrieval import Retrieval
 from ensue.tasks.suggest.baselines.table import Table
@@ -24,29 +24,29 @@ def table(beside: Table, row: int) -> dict[int, float]:
 def test_weights_by_hand() -> None:
     # Sessions 0 1 2 0 and 1 0, and then without the fourth of the first.
     places, owners = np.array([0, 1, 2, 0, 1, 0]), np.array([0, 0, 0, 0, 1, 1])
-    beside = count_beside(places, owners, 3)
+    beside = count_pairs(places, owners, 3)
     # 0 and 1: next to each other twice, and with one query between once: 2 + 0.8. 0 and 2: with one between, and next
     # to each other: 0.8 + 1. 1 and 2: next to each other. Never 0 and 0.
     assert table(beside, 0) == pytest.approx({1: 2.8, 2: 1.8})
     assert table(beside, 1) == pytest.approx({0: 2.8, 2: 1.0}) and table(beside, 2) == pytest.approx({0: 1.8, 1: 1.0})
     # 0 was typed 3 times and 1 twice: 2.8 / (2.8 + 1.8)^(1/2) / 2^(1/4) is 1's share beside 0.
     assert scaled(beside, np.array([3, 2, 1]))[0] == pytest.approx(2.8 / 4.6**0.5 / 2**0.25)
-    without = count_beside(np.array([0, 1, 2, -1, 1, 0]), owners, 3)
+    without = count_pairs(np.array([0, 1, 2, -1, 1, 0]), owners, 3)
     assert table(without, 0) == pytest.approx({1: 2.0, 2: 0.8})  # what is not kept still stands between
 
 
 def test_reach() -> None:
     places = np.arange(REACH + 2)
-    beside = count_beside(places, np.zeros_like(places), len(places))
+    beside = count_pairs(places, np.zeros_like(places), len(places))
     assert [*table(beside, 0)] == list(range(1, REACH + 1))
     assert table(beside, 0)[REACH] == pytest.approx(0.8 ** (REACH - 1))
 
 
 def test_nothing_at_all() -> None:
     none = np.empty(0, np.int64)
-    beside = count_beside(none, none, 0)
+    beside = count_pairs(none, none, 0)
     assert (len(beside.rows), len(beside.others), len(scaled(beside, none))) == (1, 0, 0)
-    alone = count_beside(np.array([0]), np.array([0]), 2)
+    alone = count_pairs(np.array([0]), np.array([0]), 2)
     assert table(alone, 0) == table(alone, 1) == {}
 
 
@@ -58,7 +58,7 @@ def test_two_logs_together_are_one() -> None:
     old, new = ("a b c", "b d"), ("d a b", "e a", "c b")
     one, other, both = (Retrieval.fit(sessions(*part)) for part in (old, new, old + new))
     merged = one.with_(other, added(one.following, other.following))
-    assert merged.queries.to_list() == both.queries.to_list()
+    assert merged.following.queries.to_list() == both.following.queries.to_list()
     assert merged.co_occurrence.rows.tolist() == both.co_occurrence.rows.tolist()
     assert merged.co_occurrence.others.tolist() == both.co_occurrence.others.tolist()
     assert merged.co_occurrence.weights == pytest.approx(both.co_occurrence.weights)

@@ -126,7 +126,7 @@ def test_packed_and_back() -> None:
     first = Retrieval.fit(log, topics=True)
     tree, arrays = pack(first)
     again = unpack(Retrieval, tree, arrays)
-    assert again.queries.to_list() == first.queries.to_list() and pack(again)[0] == tree
+    assert again.following.queries.to_list() == first.following.queries.to_list() and pack(again)[0] == tree
     assert all(np.array_equal(array, pack(again)[1][name]) for name, array in arrays.items())
     assert again.candidates(asked, 9).tolist() == first.candidates(asked, 9).tolist()
     assert lists(again.following.suggest(asked)) == lists(first.following.suggest(asked))
@@ -163,7 +163,7 @@ def test_words_alone_where_no_query_stands_beside_another() -> None:
     # Of the log only C is left: 1 for "rent flat", which shares both words, and less for "rent car".
     retrieval = Retrieval.fit(histories(["rent flat", "rent flat"], ["rent car"]))
     row = retrieval.candidates(histories(["rent flat now"]), 3)[0]
-    assert [retrieval.queries[place] for place in row.tolist() if place != NONE] == ["rent flat", "rent car"]
+    assert [retrieval.following.queries[place] for place in row.tolist() if place != NONE] == ["rent flat", "rent car"]
 
 
 def test_bm25_by_hand() -> None:
@@ -180,7 +180,7 @@ def test_bm25_by_hand() -> None:
 
 def test_candidates_by_hand() -> None:
     retrieval = Retrieval.fit(histories(["a b", "c"], ["a b", "d"], ["a b", "d"], ["a x", "e"], ["f"]))
-    queries = retrieval.queries.to_list()
+    queries = retrieval.following.queries.to_list()
 
     def texts(*session: str, k: int = 6, typed: bool = False) -> list[str]:
         row = retrieval.candidates(histories(session), k, typed=typed)[0]
@@ -206,7 +206,7 @@ def test_candidates_equal_a_literal_loop(seed: int, typed: bool) -> None:
     log, asked = some_sessions(seed, 80, "abcdefgh"), [*some_sessions(seed + 5, 25, "abcdefghij"), []]
     retrieval = Retrieval.fit(histories(*log))
     found = retrieval.candidates(histories(*asked), 12, typed=typed)
-    queries = retrieval.queries.to_list()
+    queries = retrieval.following.queries.to_list()
     assert queries == list(dict.fromkeys(query for session in log for query in session))
     for row, session in zip(found.tolist(), asked, strict=True):
         assert [queries[place] for place in row if place != NONE] == literal_candidates(log, session, 12, typed)

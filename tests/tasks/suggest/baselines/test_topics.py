@@ -50,7 +50,7 @@ def test_vectors_equal_a_literal_decomposition() -> None:
 
 
 def test_only_the_latest_sessions_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(topics, "MOST", 3)
+    monkeypatch.setattr(topics, "MAX_SESSIONS", 3)
     words = Vocabulary(["boat", "cake", "oven", "red", "tin"])
     found = word_vectors(Histories.of(map(History, SESSIONS)), words)
     assert found.any(1).tolist() == [False, True, True, False, True]

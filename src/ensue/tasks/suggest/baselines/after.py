@@ -1,6 +1,6 @@
-"""Which query came after which words, and at which place of a session.
+"""Counts of queries after words, and of queries by their position in a session.
 
-Queries are new more often than their words are: what follows a word is known where nothing ever followed the query.
+Queries are new more often than their words: a word has followers where the whole query has none.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from ensue.tasks.suggest.baselines.table import Crowd, Table
 from ensue.vocabulary import FIRST, Vocabulary
 
 LATEST = 3
-"""Queries before another whose words count, each ``FADE`` less than the one after it."""
+"""Number of queries before another whose words count, each by ``FADE`` less than the one after it."""
 TURNS = 6
-"""Places in a session that are told apart; the last stands for all later ones."""
+"""Positions in a session that have counts of their own; the last includes all later ones."""
 
 
 @dataclass(frozen=True, eq=False)
 class After:
-    """Next-query counts given a word, and given a turn.
+    """Next-query counts given a word, and given a position.
 
     Attributes:
-        words: those that are given, all above the k-anonymity threshold.
-        by_word: (words) which query came after each.
-        by_turn: (``TURNS``) which query came after so many queries, from one on.
+        words: all above the k-anonymity threshold.
+        by_word: (words, queries) counts of queries after each word.
+        by_turn: (``TURNS``, queries) counts of queries after 1, 2, ... queries.
     """
 
     words: Vocabulary
@@ -39,58 +39,59 @@ class After:
 
     @classmethod
     def fit(
-        cls, sessions: Histories, places: Index, allowed: Set[str] | None = None, crowd: Crowd | None = None
+        cls, sessions: Histories, query_ids: Index, allowed: Set[str] | None = None, crowd: Crowd | None = None
     ) -> After:
         """Count the sessions of a log.
 
         Args:
-            sessions: to learn from.
-            places: (events,) which query was typed; below 0 for one that is not kept.
+            sessions: training data.
+            query_ids: (events,) the typed queries; below 0 for one that is not stored.
             allowed: words that pass the k-anonymity threshold. [default: all]
-            crowd: who typed the sessions; ``None``: what came counts each time.
+            crowd: who typed the sessions; ``None``: every event counts each time.
         """
         min_users = 1 if crowd is None else crowd.min_users
-        owners, ids = sessions.sequence_index(), sessions.ids.astype(np.int64) - FIRST
+        owners = sessions.sequence_index()
+        value_ids = sessions.ids.astype(np.int64) - FIRST
+        # The words of all values one after the other: those of value v are codes[ends[v]:ends[v + 1]].
         lists = pl.Series(sessions.vocabulary.values, dtype=pl.String).str.extract_all(WORDS).list.unique()
         lengths = lists.list.len().to_numpy().astype(np.int64)
         words, codes = distinct_texts(lists.explode(empty_as_null=False))
         ends = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+        is_allowed = np.ones(len(words), np.bool_) if allowed is None else words.is_in([*allowed]).to_numpy()
         people = owners if crowd is None else crowd.people[owners]
-        parts = []
-        for apart in range(1, min(LATEST + 1, len(ids))):
-            near = np.flatnonzero((owners[:-apart] == owners[apart:]) & (places[apart:] >= 0))
-            entries = ranges(ends[ids[near]], lengths[ids[near]])
-            came = np.repeat(places[near + apart], lengths[ids[near]])
-            person = np.repeat(people[near], lengths[ids[near]])
-            parts.append((codes[entries], came, person, FADE ** (apart - 1)))
-        used = np.unique(np.concatenate([np.empty(0, np.int64), *(given for given, *_ in parts)]))
-        shown = used if allowed is None else used[words.gather(used).is_in([*allowed]).to_numpy()]
-        order = shown[words.gather(shown).arg_sort().to_numpy()]
-        table = np.full(len(words), -1, np.int64)
-        table[order] = np.arange(len(order))
-        shown_parts = []
-        for given, came, person, weight in parts:
-            is_shown = table[given] >= 0
-            shown_parts.append((table[given][is_shown], came[is_shown], person[is_shown], weight))
-        before = np.arange(len(ids)) - np.repeat(sessions.offsets[:-1], sessions.lengths)
-        there = (before > 0) & (places >= 0)
-        at_turn = (np.minimum(before[there], TURNS) - 1, places[there], people[there], 1.0)
-        by_word, by_turn = Table.of(shown_parts, len(order), min_users), Table.of([at_turn], TURNS, min_users)
-        return cls(Vocabulary(words.gather(order)), by_word, by_turn)
+        pairs = []
+        for distance in range(1, min(LATEST + 1, len(value_ids))):
+            earlier = np.flatnonzero((owners[:-distance] == owners[distance:]) & (query_ids[distance:] >= 0))
+            num_words = lengths[value_ids[earlier]]
+            word_ids = codes[ranges(ends[value_ids[earlier]], num_words)]
+            rows = np.repeat(earlier, num_words)[is_allowed[word_ids]]
+            weight = FADE ** (distance - 1)
+            pairs.append((word_ids[is_allowed[word_ids]], query_ids[rows + distance], people[rows], weight))
+        # Words that have followers are numbered in alphabetical order.
+        used = np.unique(np.concatenate([np.empty(0, np.int64), *(word_ids for word_ids, *_ in pairs)]))
+        by_name = used[words.gather(used).arg_sort().to_numpy()]
+        numbers = np.full(len(words), -1, np.int64)
+        numbers[by_name] = np.arange(len(by_name))
+        numbered = [(numbers[word_ids], followers, typists, weight) for word_ids, followers, typists, weight in pairs]
+        turns = np.arange(len(value_ids)) - np.repeat(sessions.offsets[:-1], sessions.lengths)
+        is_follower = (turns > 0) & (query_ids >= 0)
+        at_turn = (np.minimum(turns[is_follower], TURNS) - 1, query_ids[is_follower], people[is_follower], 1.0)
+        by_word = Table.of(numbered, len(by_name), min_users)
+        return cls(Vocabulary(words.gather(by_name)), by_word, Table.of([at_turn], TURNS, min_users))
 
     def with_(self, new: After, old_queries: Index, new_queries: Index) -> After:
         """Return the merged counts of two logs.
 
         Args:
             new: of the other log.
-            old_queries: (own queries,) where each stands among all.
-            new_queries: (its queries,) the same.
+            old_queries: (queries of this log,) the id of each among all.
+            new_queries: (queries of the other log,) the id of each among all.
         """
         words = Vocabulary(sorted({*self.words.values, *new.words.values}))
-        one, other = (words.ids(own.words.values).astype(np.int64) - FIRST for own in (self, new))
-        every = np.arange(TURNS)
+        old_words, new_words = (words.ids(log.words.values).astype(np.int64) - FIRST for log in (self, new))
+        turns = np.arange(TURNS)
         return After(
             words,
-            self.by_word.with_(new.by_word, (one, old_queries), (other, new_queries), len(words) - FIRST),
-            self.by_turn.with_(new.by_turn, (every, old_queries), (every, new_queries), TURNS),
+            self.by_word.with_(new.by_word, (old_words, old_queries), (new_words, new_queries), len(words) - FIRST),
+            self.by_turn.with_(new.by_turn, (turns, old_queries), (turns, new_queries), TURNS),
         )

@@ -1,4 +1,4 @@
-"""Which queries stand near each other in sessions, and how often: nearness fades with the queries in between."""
+"""Counts of queries that are typed near each other in sessions; a pair counts less with each query in between."""
 
 from __future__ import annotations
 
@@ -8,36 +8,45 @@ from ensue.data.histories import Index
 from ensue.metrics import Floats
 from ensue.tasks.suggest.baselines.table import Crowd, Table
 
-FADE, REACH = 0.8, 8
-"""A pair counts ``FADE`` to the number of queries between them; of more than ``REACH`` places apart not at all."""
+FADE = 0.8
+"""A pair counts ``FADE`` to the power of the number of queries between them."""
+REACH = 8
+"""Maximum distance of a pair that counts, in queries."""
 
 
-def count_beside(places: Index, owners: Index, number: int, crowd: Crowd | None = None) -> Table:
-    """Count the sessions of a log: a symmetric table, in which no query stands beside itself.
+def count_pairs(query_ids: Index, owners: Index, num_queries: int, crowd: Crowd | None = None) -> Table:
+    """Count the sessions of a log: a symmetric table, in which no query is paired with itself.
 
     Args:
-        places: (events,) which query was typed; below 0 for one that is not kept.
-        owners: (events,) its session; sessions stand one after the other.
-        number: of queries.
+        query_ids: (events,) the typed queries; below 0 for one that is not stored.
+        owners: (events,) the session of each; the events of a session are adjacent.
+        num_queries: number of queries.
         crowd: who typed the sessions; ``None``: every pair counts each time.
     """
     people = owners if crowd is None else crowd.people[owners]
-    parts = []
-    for apart in range(1, min(REACH + 1, len(places))):
-        one, other = places[:-apart], places[apart:]
-        near = (owners[:-apart] == owners[apart:]) & (one >= 0) & (other >= 0) & (one != other)
-        weight = FADE ** (apart - 1)
-        person = people[apart:][near]
-        parts += [(one[near], other[near], person, weight), (other[near], one[near], person, weight)]
-    return Table.of(parts, number, 1 if crowd is None else crowd.min_users)
+    pairs = []
+    for distance in range(1, min(REACH + 1, len(query_ids))):
+        earlier = query_ids[:-distance]
+        later = query_ids[distance:]
+        counts = (owners[:-distance] == owners[distance:]) & (earlier >= 0) & (later >= 0) & (earlier != later)
+        weight = FADE ** (distance - 1)
+        person = people[distance:][counts]
+        pairs += [(earlier[counts], later[counts], person, weight), (later[counts], earlier[counts], person, weight)]
+    return Table.of(pairs, num_queries, 1 if crowd is None else crowd.min_users)
 
 
-def scaled(beside: Table, totals: Index) -> Floats:
-    """(pairs,) weight over the root of all weights of ``q``, and over the fourth root of how often the other is typed.
+def scaled(co_occurrence: Table, totals: Index) -> Floats:
+    """Return the weight of each pair over the root of its first query's sum and the fourth root of the other's total.
 
-    Without those roots the queries that stand beside everything would lead everywhere.
+    Without these roots the queries that occur next to everything would lead everywhere.
+
+    Args:
+        co_occurrence: of queries.
+        totals: (queries,) how often each was typed.
     """
-    lengths = np.diff(beside.rows)
-    sums = np.add.reduceat(np.append(beside.weights, 0).astype(np.float64), beside.rows[:-1]) * (lengths > 0)
-    shares: Floats = beside.weights / np.sqrt(np.repeat(sums, lengths)) / totals[beside.others] ** 0.25
+    lengths = np.diff(co_occurrence.rows)
+    # A query without pairs would sum the cell of the next one: its sum is 0.
+    starts = co_occurrence.rows[:-1]
+    sums = np.add.reduceat(np.append(co_occurrence.weights, 0).astype(np.float64), starts) * (lengths > 0)
+    shares: Floats = co_occurrence.weights / np.sqrt(np.repeat(sums, lengths)) / totals[co_occurrence.others] ** 0.25
     return shares

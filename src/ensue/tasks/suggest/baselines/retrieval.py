@@ -1,14 +1,14 @@
-"""Queries of the log that may come next, found by looking up: for a model to choose from, never generated.
+"""Candidates for the next query that are retrieved from the log, never generated.
 
-For a session, in this order: what followed its last query, the most frequent first; then queries by falling score, the
-sum of what its latest queries, each ``FADE`` less than the one after it, give to
+Candidates of a session are, in this order, the queries that followed its last query, the most frequent first; then
+queries by falling score, a sum over its latest queries, each weighted by ``FADE`` less than the one after it, of
 
-    ``CLOSENESS`` x C(q) / max C + N(q) / max N,    N(q) = sum over c of C(c) beside(c, q)
+    ``CLOSENESS`` x C(q) / max C + N(q) / max N,    N(q) = sum over c of C(c) near(c, q)
 
-C(c) is the square of BM25 (:mod:`ensue.text.weights`) of c for the words of the typed query over the highest there is,
-of the ``CLOSE`` highest queries, and 0 elsewhere; each word counts once. ``beside`` is :func:`.scaled`:
-what stood near c in sessions, before or after it.
-Scores are rounded to six decimals; ties go to the query that came first.
+C(c) is the square of BM25 (:mod:`ensue.text.weights`) of c for the words of the typed query, relative to the highest,
+for the ``CLOSE`` highest queries, and 0 for all others; each word counts once. ``near`` is :func:`.scaled`: how often
+q occurs near c in sessions, before or after it. Scores are rounded to six decimals; ties go to the query that came
+first.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from ensue.data.queries.rows import WORDS, words_of
 from ensue.metrics import Floats
 from ensue.nn.validation import require_number, require_table
 from ensue.tasks.suggest.baselines.after import TURNS, After
-from ensue.tasks.suggest.baselines.co_occurrence import FADE, count_beside, scaled
-from ensue.tasks.suggest.baselines.counting import Mask, MostFrequentNext, last_places
+from ensue.tasks.suggest.baselines.co_occurrence import FADE, count_pairs, scaled
+from ensue.tasks.suggest.baselines.counting import Mask, MostFrequentNext, last_of_each
 from ensue.tasks.suggest.baselines.table import Crowd, Table
 from ensue.tasks.suggest.baselines.topics import Vectors, moved, word_vectors
 from ensue.text.postings import Postings
@@ -34,11 +34,11 @@ from ensue.text.weights import bm25_idf, bm25_saturation
 from ensue.vocabulary import FIRST, Vocabulary
 
 CLOSE = 50
-"""Queries of the log that a typed one stands for."""
+"""Number of queries of the log that represent a typed one."""
 CLOSENESS = 0.3
 """Weight of shared words, relative to co-occurrence in sessions."""
 _CELLS = 1 << 22
-"""Scores that are held at once."""
+"""Maximum number of scores in memory."""
 NONE = -1
 
 
@@ -51,10 +51,10 @@ class Retrieval:
     """Candidates for a session; made by :meth:`fit`.
 
     Attributes:
-        following: the queries of the log, and what followed each.
-        co_occurrence: what stood near each.
-        after: what came after words, and at which place.
-        topics: (words, dimensions) what the words of ``after`` are about; none unless something asks for it.
+        following: the queries of the log, and the followers of each.
+        co_occurrence: queries near each.
+        after: queries after words, and by position.
+        topics: (words, dimensions) topic vectors of the words of ``after``; empty unless they are needed.
     """
 
     following: MostFrequentNext
@@ -71,7 +71,8 @@ class Retrieval:
         Raises:
             ValueError: they are of different queries or words.
         """
-        num_queries, num_words = len(self.following.queries), len(self.after.words) - FIRST
+        num_queries = len(self.following.queries)
+        num_words = len(self.after.words) - FIRST
         self.co_occurrence.require_size("co_occurrence", num_queries, num_queries)
         self.after.by_word.require_size("after.by_word", num_words, num_queries)
         self.after.by_turn.require_size("after.by_turn", TURNS, num_queries)
@@ -84,14 +85,15 @@ class Retrieval:
         self.words = Vocabulary(words)
         cells = pl.DataFrame({"word": codes, "query": np.repeat(np.arange(len(lengths)), lengths)})
         cells = cells.group_by("word", "query").len().sort("word", "query")
-        held = np.bincount(cells["word"].to_numpy(), minlength=len(words))
-        offsets = np.concatenate([[0], np.cumsum(held)]).astype(np.int64)
-        holders = cells["query"].to_numpy().astype(np.int32)
+        # Inverted index: the queries with word w are query_ids[offsets[w]:offsets[w + 1]].
+        frequencies = np.bincount(cells["word"].to_numpy(), minlength=len(words))
+        offsets = np.concatenate([[0], np.cumsum(frequencies)]).astype(np.int64)
+        query_ids = cells["query"].to_numpy().astype(np.int32)
         mean = float(lengths.mean()) if len(lengths) else 1.0
-        damped = bm25_saturation(cells["len"].to_numpy(), lengths[holders], mean)
+        saturation = bm25_saturation(cells["len"].to_numpy(), lengths[query_ids], mean)
         # Rounded, so that sums in 64 bits are exact and equal queries tie whatever the order of their words.
-        weights = (np.repeat(bm25_idf(held, len(lengths)), held) * damped).astype(np.float32)
-        self.postings = Postings(offsets, holders, weights, len(lengths))
+        weights = (np.repeat(bm25_idf(frequencies, len(lengths)), frequencies) * saturation).astype(np.float32)
+        self.postings = Postings(offsets, query_ids, weights, len(lengths))
 
     @classmethod
     def fit(
@@ -106,37 +108,34 @@ class Retrieval:
         """Index the sessions of a log.
 
         Args:
-            sessions: to learn from.
+            sessions: training data.
             allowed: (values,) which values of their vocabulary pass the k-anonymity threshold. [default: all]
-            words: that pass it; all unless stated.
-            crowd: who typed the sessions, and how many must have typed what is counted; all counts unless stated.
-            topics: whether to learn what words are about.
+            words: that pass it. [default: all]
+            crowd: who typed the sessions, and how many people a count needs. [default: all counts]
+            topics: whether to compute topic vectors of words.
         """
         following = MostFrequentNext.fit(sessions, allowed, crowd)
         values = pl.Series("query", sessions.vocabulary.values, dtype=pl.String)
         table = following.vocabulary.ids(values).astype(np.int64) - FIRST
-        places = table[sessions.ids.astype(np.int64) - FIRST] if len(values) else np.empty(0, np.int64)
-        beside = count_beside(places, sessions.sequence_index(), len(following.queries), crowd)
-        after = After.fit(sessions, places, words, crowd)
-        return cls(following, beside, after, word_vectors(sessions, after.words, crowd) if topics else _no_topics())
+        query_ids = table[sessions.ids.astype(np.int64) - FIRST] if len(values) else np.empty(0, np.int64)
+        pairs = count_pairs(query_ids, sessions.sequence_index(), len(following.queries), crowd)
+        after = After.fit(sessions, query_ids, words, crowd)
+        return cls(following, pairs, after, word_vectors(sessions, after.words, crowd) if topics else _no_topics())
 
     def with_(self, new: Retrieval, following: MostFrequentNext) -> Retrieval:
-        """The indexes of two logs together, whose counts together are ``following``."""
-        own, other = (
-            following.vocabulary.ids(part.queries).astype(np.int64) - FIRST for part in (self.following, new.following)
+        """Return the counts of two logs together, whose followers together are ``following``."""
+        old_ids, new_ids = (
+            following.vocabulary.ids(log.following.queries).astype(np.int64) - FIRST for log in (self, new)
         )
-        beside = self.co_occurrence.with_(new.co_occurrence, (own, own), (other, other), len(following.queries))
-        after = self.after.with_(new.after, own, other)
-        return Retrieval(following, beside, after, moved(self.topics, self.after.words, after.words))
+        pairs = self.co_occurrence.with_(
+            new.co_occurrence, (old_ids, old_ids), (new_ids, new_ids), len(following.queries)
+        )
+        after = self.after.with_(new.after, old_ids, new_ids)
+        return Retrieval(following, pairs, after, moved(self.topics, self.after.words, after.words))
 
     def without_topics(self) -> Retrieval:
         """Return the retrieval without the word topics."""
         return Retrieval(self.following, self.co_occurrence, self.after)
-
-    @property
-    def queries(self) -> pl.Series:
-        """(queries,) what candidates are places in."""
-        return self.following.queries
 
     def candidates(
         self,
@@ -145,93 +144,96 @@ class Retrieval:
         *,
         typed: bool = False,
         latest: int = 3,
-        placed: tuple[Index, pl.Series] | None = None,
+        located: tuple[Index, pl.Series] | None = None,
     ) -> Ids:
-        """(sessions, k) places in ``queries``, best first, ``NONE`` where there are no more.
+        """Return the (sessions, k) ids of candidates, best first, ``NONE`` where there are no more.
 
         Args:
             sessions: what was typed so far; an empty one has no candidates.
-            k: how many.
+            k: number of candidates.
             typed: whether a query that the session already holds is a candidate.
-            latest: how many of the latest queries count.
-            placed: :meth:`.MostFrequentNext.places` of the sessions, where it is there already.
+            latest: number of latest queries that count.
+            located: :meth:`.MostFrequentNext.query_ids` of the sessions, if it is computed already.
         """
-        places, texts = placed or self.following.places(sessions)
-        last = last_places(sessions, places)
-        wanted = k + (np.zeros_like(sessions.lengths) if typed else sessions.lengths)
-        owners, followers, _ = self.following.follow(last, wanted)
-        open_ = np.flatnonzero((np.bincount(owners, minlength=len(sessions)) < wanted) & (last != NONE))
-        close = [*self._nearest(_latest_places(sessions, places, open_, latest), texts, 2 * wanted[open_])]
+        query_ids, texts = located or self.following.query_ids(sessions)
+        last = last_of_each(sessions, query_ids)
+        # Lists are longer by the session's own queries, which are removed.
+        sizes = k + (np.zeros_like(sessions.lengths) if typed else sessions.lengths)
+        owners, followers, _ = self.following.follow(last, sizes)
+        short = np.flatnonzero((np.bincount(owners, minlength=len(sessions)) < sizes) & (last != NONE))
+        nearest = dict(
+            zip(short.tolist(), self._nearest(sessions, query_ids, short, latest, texts, 2 * sizes), strict=True)
+        )
         ends = np.searchsorted(owners, np.arange(len(sessions) + 1))
-        near = dict(zip(open_.tolist(), close, strict=True))
         table = np.full((len(sessions), k), NONE, np.int32)
         for row in range(len(sessions)):
-            own = dict.fromkeys(followers[ends[row] : ends[row + 1]].tolist())
-            own |= dict.fromkeys(near[row].tolist() if row in near else ())
-            for place in () if typed else places[sessions.offsets[row] : sessions.offsets[row + 1]].tolist():
-                own.pop(place, None)
-            best = [*own][:k]
-            table[row, : len(best)] = best
+            ranked = dict.fromkeys(followers[ends[row] : ends[row + 1]].tolist())
+            ranked |= dict.fromkeys(nearest[row].tolist() if row in nearest else ())
+            for id in () if typed else query_ids[sessions.offsets[row] : sessions.offsets[row + 1]].tolist():
+                ranked.pop(id, None)
+            leading = [*ranked][:k]
+            table[row, : len(leading)] = leading
         return table
 
     def scores(self, texts: pl.Series) -> Floats:
         """(texts, queries) BM25 of every query for each text."""
         lists = [[*dict.fromkeys(words_of(text))] for text in texts]
-        owners = np.repeat(np.arange(len(texts)), [len(own) for own in lists])
-        words = self.words.ids([word for own in lists for word in own]).astype(np.int64) - FIRST
-        owners, words = owners[words >= 0], words[words >= 0]
-        return self.postings.scores(owners, words, None, len(texts))
+        owners = np.repeat(np.arange(len(texts)), [len(words) for words in lists])
+        words = self.words.ids([word for words in lists for word in words]).astype(np.int64) - FIRST
+        in_log = words >= 0
+        return self.postings.scores(owners[in_log], words[in_log], None, len(texts))
 
-    def _nearest(self, typed: Sequence[Index], texts: pl.Series, most: Index) -> Iterator[Index]:
-        """For each list of typed queries (places in ``texts``, the latest first) up to so many, by the score."""
-        distinct = np.unique(np.concatenate([np.empty(0, np.int64), *typed]))
+    def _nearest(
+        self, sessions: Histories, query_ids: Index, rows: Index, latest: int, texts: pl.Series, sizes: Index
+    ) -> Iterator[Index]:
+        """Yield the queries with the highest scores for some sessions, at most ``sizes`` of each."""
+        ends = sessions.offsets[1:][rows]
+        starts = ends - np.minimum(sessions.lengths[rows], latest)
+        bounds = zip(starts.tolist(), ends.tolist(), strict=True)
+        lists = [query_ids[low:high][::-1].tolist() for low, high in bounds]  # the latest first
+        distinct = np.unique([id for ids in lists for id in ids]).astype(np.int64)
         close = dict(zip(distinct.tolist(), self._close(texts.gather(distinct)), strict=True))
-        for latest, own in zip(typed, most.tolist(), strict=True):
-            yield self._scored([close[place] for place in latest.tolist()], own)
+        for ids, size in zip(lists, sizes[rows].tolist(), strict=True):
+            yield self._scored([close[id] for id in ids], size)
 
     def _close(self, texts: pl.Series) -> Iterator[tuple[Index, Floats]]:
-        """For each text the queries it stands for, and C of each."""
-        step = max(1, _CELLS // max(len(self.queries), 1))
+        """Yield for each text the queries that represent it, and C of each."""
+        step = max(1, _CELLS // max(len(self.following.queries), 1))
         for low in range(0, len(texts), step):
             for row in self.scores(texts[low : low + step]):
-                places = _best(row, CLOSE)
-                yield places, (row[places] / row[places[:1]]) ** 2
+                ids = _best(row, CLOSE)
+                yield ids, (row[ids] / row[ids[:1]]) ** 2
 
-    def _scored(self, close: Sequence[tuple[Index, Floats]], most: int) -> Index:
-        """The places with the highest scores."""
-        own = np.concatenate([places for places, _ in close])
-        worth = np.concatenate([FADE**age * weights for age, (_, weights) in enumerate(close)])
+    def _scored(self, close: Sequence[tuple[Index, Floats]], size: int) -> Index:
+        """Return the queries with the highest scores, given those that represent each latest query."""
+        close_ids = np.concatenate([ids for ids, _ in close])
+        weights = np.concatenate([FADE**age * closeness for age, (_, closeness) in enumerate(close)])
+        # All entries of the rows of close queries in the table, one row after the other.
         rows = self.co_occurrence.rows
-        lengths = rows[own + 1] - rows[own]
-        entries = ranges(rows[own], lengths)
-        near = self.co_occurrence.others[entries].astype(np.int64)
-        moved = self.shares[entries] * np.repeat(worth, lengths)
-        queries, codes = np.unique(np.concatenate([own, near]), return_inverse=True)
-        words = np.bincount(codes[: len(own)], worth, len(queries))
-        beside = np.bincount(codes[len(own) :], moved, len(queries))
-        scores = CLOSENESS * _of_highest(words) + _of_highest(beside)
-        return queries[_best(np.round(scores, 6), most)]
-
-
-def _latest_places(sessions: Histories, places: Index, chosen: Index, latest: int) -> list[Index]:
-    """The places of the latest queries of some sessions that are not empty, the latest first."""
-    ends = sessions.offsets[1:][chosen].tolist()
-    lengths = np.minimum(sessions.lengths[chosen], latest).tolist()
-    return [places[end - length : end][::-1] for end, length in zip(ends, lengths, strict=True)]
+        lengths = rows[close_ids + 1] - rows[close_ids]
+        entries = ranges(rows[close_ids], lengths)
+        near_ids = self.co_occurrence.others[entries].astype(np.int64)
+        near_weights = self.shares[entries] * np.repeat(weights, lengths)
+        queries, codes = np.unique(np.concatenate([close_ids, near_ids]), return_inverse=True)
+        by_words = np.bincount(codes[: len(close_ids)], weights, len(queries))
+        by_sessions = np.bincount(codes[len(close_ids) :], near_weights, len(queries))
+        scores = CLOSENESS * _of_highest(by_words) + _of_highest(by_sessions)
+        return queries[_best(np.round(scores, 6), size)]
 
 
 def _of_highest(sums: Floats | Index) -> Floats:
-    """Shares of the highest; all 0 where nothing was added up."""
-    scaled: Floats = sums / (sums.max(initial=0) or 1)
-    return scaled
+    """Sums relative to the highest; all 0 where all are."""
+    scaled_sums: Floats = sums / (sums.max(initial=0) or 1)
+    return scaled_sums
 
 
 def _best(scores: Floats, k: int) -> Index:
-    """Places of the ``k`` highest scores above 0, ties in order of place."""
-    above = np.flatnonzero(scores)
-    if len(above) > k:
-        held = scores[above]
-        least = np.partition(held, -k)[-k]
-        higher = above[held > least]
-        above = np.concatenate([higher, above[held == least][: k - len(higher)]])  # ties may be very many
-    return above[np.argsort(-scores[above], kind="stable")].astype(np.int64)
+    """Return the positions of the ``k`` highest scores above 0, ties in order of position."""
+    positive = np.flatnonzero(scores)
+    if len(positive) > k:
+        values = scores[positive]
+        threshold = np.partition(values, -k)[-k]
+        higher = positive[values > threshold]
+        # Many may tie with the last one: only the first of them are sorted.
+        positive = np.concatenate([higher, positive[values == threshold][: k - len(higher)]])
+    return positive[np.argsort(-scores[positive], kind="stable")].astype(np.int64)

@@ -145,7 +145,7 @@ class Shares:
         return Suggestions(texts, scores, np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64))
 
     def _suggest(self, name: str, sessions: Histories, k: int, *, typed: bool) -> Suggestions:
-        query_ids, texts = self.following.places(sessions)
+        query_ids, texts = self.following.query_ids(sessions)
         owners, popular_ids = self.following.popular(k + sessions.lengths)
         frames = [pl.DataFrame({"session": owners, "id": popular_ids, "share": np.zeros(len(popular_ids))})]
         rest = np.ones(len(sessions))  # the probability that is left for all queries by their popularity

@@ -31,12 +31,12 @@ class Crowd:
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Counts a given thing.
+    """Counts of queries per value of a condition.
 
     Attributes:
-        rows: (given + 1,) the queries of the given thing ``g`` are ``others[rows[g]:rows[g + 1]]``, in order of place.
-        others: (pairs,) places of queries.
-        weights: (pairs,) how often each came, in float32; less than 1 for what stood farther away.
+        rows: (values + 1,) the queries of value ``v`` are ``others[rows[v]:rows[v + 1]]``, in rising order.
+        others: (pairs,) ids of queries.
+        weights: (pairs,) how often each came, in float32; a more distant query counts less than 1.
     """
 
     rows: Index
@@ -55,69 +55,68 @@ class Table:
         require_number("weights", self.weights, LARGEST_COUNT, SMALLEST)
 
     def require_size(self, name: str, number: int, queries: int) -> None:
-        """Check what the table is about.
+        """Check the number of values and queries.
 
         Args:
-            name: what the message calls it.
-            number: of things that can be given.
-            queries: that can come.
+            name: of the table in the message.
+            number: of values.
+            queries: number of queries.
 
         Raises:
-            ValueError: it is about other things or queries.
+            ValueError: the table has other values or queries.
         """
         require_offsets(f"{name}.rows", self.rows, len(self.others), number)
         require_ids(f"{name}.others", self.others, queries)
 
     @classmethod
-    def of(cls, parts: Sequence[tuple[Index, Index, Index, float]], number: int, min_users: int = 1) -> Table:
+    def of(cls, pairs: Sequence[tuple[Index, Index, Index, float]], number: int, min_users: int = 1) -> Table:
         """Add up pairs.
 
         Args:
-            parts: (pairs,) what was given, (pairs,) the query, (pairs,) the person, and what each pair counts.
-            number: of things that can be given.
+            pairs: (pairs,) values, (pairs,) queries, (pairs,) people, and the count of each of these pairs.
+            number: of values.
             min_users: a pair that fewer people typed is left out, and of each person the pair counts once, at its
                 highest; with 1 every pair counts each time.
         """
         frames = [
-            pl.DataFrame({"given": given, "query": query, "person": person}).with_columns(weight=pl.lit(weight))
-            for given, query, person, weight in parts
+            pl.DataFrame({"value": values, "query": queries, "person": people}).with_columns(weight=pl.lit(weight))
+            for values, queries, people, weight in pairs
         ]
-        if min_users == 1 or not frames:
-            return cls._of([frame.drop("person") for frame in frames], number)
-        once = pl.concat(frames).group_by("given", "query", "person").agg(pl.col("weight").max())
-        shared = once.filter(pl.len().over("given", "query") >= min_users)
-        return cls._of([shared.drop("person")], number)
+        if min_users > 1 and frames:
+            once = pl.concat(frames).group_by("value", "query", "person").agg(pl.col("weight").max())
+            frames = [once.filter(pl.len().over("value", "query") >= min_users)]
+        return cls._of([frame.drop("person") for frame in frames], number)
 
     @classmethod
     def _of(cls, frames: list[pl.DataFrame], number: int) -> Table:
-        empty = pl.DataFrame(schema={"given": pl.Int64, "query": pl.Int64, "weight": pl.Float64})
-        every = pl.concat([empty, *frames]).group_by("given", "query").agg(pl.col("weight").sum())
-        every = every.sort("given", "query")
-        rows = np.searchsorted(every["given"].to_numpy(), np.arange(number + 1)).astype(np.int64)
-        weights = np.round(every["weight"].to_numpy(), 6).astype(np.float32)  # the same whatever the order of adding
-        return cls(rows, every["query"].to_numpy().astype(np.int32), weights)
+        empty = pl.DataFrame(schema={"value": pl.Int64, "query": pl.Int64, "weight": pl.Float64})
+        sums = pl.concat([empty, *frames]).group_by("value", "query").agg(pl.col("weight").sum()).sort("value", "query")
+        rows = np.searchsorted(sums["value"].to_numpy(), np.arange(number + 1)).astype(np.int64)
+        # Rounded, so that sums do not depend on the order of adding.
+        weights = np.round(sums["weight"].to_numpy(), 6).astype(np.float32)
+        return cls(rows, sums["query"].to_numpy().astype(np.int32), weights)
 
     def owners(self) -> Index:
-        """(pairs,) the given thing of each."""
+        """(pairs,) the value of each."""
         return np.repeat(np.arange(len(self.rows) - 1), np.diff(self.rows))
 
-    def with_(self, new: Table, old_places: tuple[Index, Index], new_places: tuple[Index, Index], number: int) -> Table:
-        """The tables of two logs together.
+    def with_(self, new: Table, old_ids: tuple[Index, Index], new_ids: tuple[Index, Index], number: int) -> Table:
+        """Return the table of two logs together.
 
         Args:
             new: of the other log.
-            old_places: where each given thing of this table stands among all, and each query.
-            new_places: the same of the other.
-            number: of all things that can be given.
+            old_ids: of this table, the number among all of each value and of each query.
+            new_ids: the same of the other table.
+            number: of all values.
         """
         frames = [
             pl.DataFrame(
                 {
-                    "given": given[table.owners()],
+                    "value": values[table.owners()],
                     "query": queries[table.others],
                     "weight": table.weights.astype(np.float64),
                 }
             )
-            for table, (given, queries) in ((self, old_places), (new, new_places))
+            for table, (values, queries) in ((self, old_ids), (new, new_ids))
         ]
         return self._of(frames, number)

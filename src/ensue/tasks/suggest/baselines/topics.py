@@ -21,49 +21,51 @@ Vectors = npt.NDArray[np.float32]
 
 DIMENSIONS = 32
 """Dimension of a vector; chosen against 64 on the newest tenth of 2,000 and of all training sessions of MS MARCO."""
-MOST = 50_000
-"""Sessions that are counted, the latest ones."""
+MAX_SESSIONS = 50_000
+"""Maximum number of sessions that are counted, the latest ones."""
 _POWER = 4
 """Power iterations of the randomised decomposition (Halko, Martinsson & Tropp 2011)."""
 
 
 def word_vectors(sessions: Histories, words: Vocabulary, crowd: Crowd | None = None) -> Vectors:
-    """(words, ``DIMENSIONS`` or fewer) a vector a word, 0 where it never stands with another.
+    """(words, ``DIMENSIONS`` or fewer) one vector per word, 0 for a word that never shares a session with another.
 
     Args:
-        sessions: to learn from.
+        sessions: training data.
         words: that get a vector, all above the k-anonymity threshold.
         crowd: who typed the sessions; two words count together if enough people had both in a session.
     """
-    part = sessions.select(slice(max(0, len(sessions) - MOST), None))
-    people = np.arange(len(part)) if crowd is None else crowd.people[max(0, len(sessions) - MOST) :]
+    skipped = max(0, len(sessions) - MAX_SESSIONS)
+    recent = sessions.select(slice(skipped, None))
+    people = np.arange(len(recent)) if crowd is None else crowd.people[skipped:]
     min_users = 1 if crowd is None else crowd.min_users
-    used, codes = np.unique(part.ids, return_inverse=True)
-    texts = pl.Series([part.vocabulary.values[id - FIRST] for id in used.tolist()], dtype=pl.String)
-    table = pl.DataFrame({"word": words.values}, schema={"word": pl.String}).with_row_index("number")
-    held = pl.DataFrame({"query": np.arange(len(used)), "word": texts.str.extract_all(WORDS)}).explode("word")
-    held = held.join(table, on="word").select("query", "number")
-    typed = pl.DataFrame({"session": part.sequence_index(), "query": codes.astype(np.int64)})
-    once = typed.join(held, on="query").select("session", "number").unique()
+    used, codes = np.unique(recent.ids, return_inverse=True)
+    texts = pl.Series([recent.vocabulary.values[id - FIRST] for id in used.tolist()], dtype=pl.String)
+    numbers = pl.DataFrame({"word": words.values}, schema={"word": pl.String}).with_row_index("number")
+    words_of_query = pl.DataFrame({"query": np.arange(len(used)), "word": texts.str.extract_all(WORDS)}).explode("word")
+    words_of_query = words_of_query.join(numbers, on="word").select("query", "number")
+    events = pl.DataFrame({"session": recent.sequence_index(), "query": codes.astype(np.int64)})
+    # Each word counts once per session; a pair is two words of one session.
+    once = events.join(words_of_query, on="query").select("session", "number").unique()
     pairs = once.join(once, on="session").filter(pl.col("number") != pl.col("number_right"))
     pairs = pairs.with_columns(person=pl.lit(pl.Series(people)).gather(pl.col("session")))
     together = pairs.group_by("number", "number_right").agg(pl.len(), people=pl.col("person").n_unique())
     together = together.filter(pl.col("people") >= min_users).sort("number", "number_right")
-    alone = np.bincount(once["number"].to_numpy(), minlength=len(words) - FIRST)
-    one, other = (together[name].to_numpy().astype(np.int64) for name in ("number", "number_right"))
-    count = together["len"].to_numpy().astype(np.float64)
-    shared = np.log(count * len(part) / (alone[one] * alone[other])) * count / (count + 1)
-    kept = shared > 0
-    return _decomposed(np.stack([one[kept], other[kept]]), shared[kept], len(words) - FIRST)
+    totals = np.bincount(once["number"].to_numpy(), minlength=len(words) - FIRST)
+    first, second = (together[name].to_numpy().astype(np.int64) for name in ("number", "number_right"))
+    counts = together["len"].to_numpy().astype(np.float64)
+    information = np.log(counts * len(recent) / (totals[first] * totals[second])) * counts / (counts + 1)
+    positive = information > 0
+    return _decomposed(np.stack([first, second])[:, positive], information[positive], len(words) - FIRST)
 
 
 def moved(vectors: Vectors, words: Vocabulary, others: Vocabulary) -> Vectors:
-    """The vectors of other words, those that had one: 0 for what is new, until all is learned anew."""
+    """Return the vectors of another vocabulary: 0 for new words, until all vectors are trained again."""
     if not len(vectors):
         return vectors
-    found: Vectors = np.zeros((len(others) - FIRST, vectors.shape[1]), np.float32)
-    found[others.ids(words.values).astype(np.int64) - FIRST] = vectors
-    return found
+    extended: Vectors = np.zeros((len(others) - FIRST, vectors.shape[1]), np.float32)
+    extended[others.ids(words.values).astype(np.int64) - FIRST] = vectors
+    return extended
 
 
 def _decomposed(cells: npt.NDArray[np.int64], values: npt.NDArray[np.float64], size: int) -> Vectors:
@@ -76,8 +78,9 @@ def _decomposed(cells: npt.NDArray[np.int64], values: npt.NDArray[np.float64], s
     )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        left, strengths, _ = torch.svd_lowrank(matrix.coalesce(), dimensions, niter=_POWER)
-    vectors = (left * strengths.sqrt()).numpy()
+        singular_vectors, strengths, _ = torch.svd_lowrank(matrix.coalesce(), dimensions, niter=_POWER)
+    vectors = (singular_vectors * strengths.sqrt()).numpy()
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    found: Vectors = np.round(vectors / np.maximum(lengths, 1e-9), 5).astype(np.float32)
-    return found
+    # Rounded, because the last digits of a decomposition depend on the machine.
+    rounded: Vectors = np.round(vectors / np.maximum(lengths, 1e-9), 5).astype(np.float32)
+    return rounded

@@ -27,20 +27,19 @@ from sklearn.utils.estimator_checks import check_estimator
 from ensue import (
     DataError,
     EnsueError,
+    History,
     ModelFolderError,
     NextEvent,
     PostLinker,
     QuerySuggester,
     SettingError,
     TextClassifier,
+    callbacks,
     compare,
     evaluate,
     load,
     split,
 )
-from ensue.api import AnyEstimator
-from ensue.callbacks import EarlyStop, JSONLines, MLflow, TensorBoard
-from ensue.data.histories import Histories
 
 SESSIONS = [["a", "b", "c"], ["b", "c"], ["a", "b"], ["c", "a"]] * 5
 TEXTS = ["a good film", "a bad film", "so good", "so bad"] * 6
@@ -49,6 +48,7 @@ QUERIES = [["Ferry", "ferry times"], ["bus", "bus stop"]] * 6
 POSTS = [("the ferry again", ["f"]), ("no bus", ["b"]), ("ferry late", ["f"]), ("bus late", ["b"])] * 3
 ARTICLES = {"f": "The ferry sails at ten.", "b": "The bus stop moved to the bridge."}
 
+AnyEstimator = NextEvent | TextClassifier | QuerySuggester | PostLinker
 FITTED: dict[str, Callable[[], AnyEstimator]] = {
     "next": lambda: NextEvent("markov").fit(SESSIONS),
     "classify": lambda: TextClassifier("tfidf").fit(TEXTS, LABELS),
@@ -278,7 +278,7 @@ def test_invalid_options_of_predict_are_refused(options: dict[str, Any], message
         (lambda: split(SESSIONS, task="next", test=2), "test is 2; it must be a number between 0 and 1"),
         (lambda: compare(5, SESSIONS), "give a list of models"),  # type: ignore[arg-type]
         (lambda: compare(["markov"], SESSIONS, seeds=0), "seeds is 0; train each model at least once"),
-        (lambda: EarlyStop(), "EarlyStop has no bound; give patience=3 (epochs) or seconds=600"),
+        (lambda: callbacks.EarlyStop(), "EarlyStop has no bound; give patience=3 (epochs) or seconds=600"),
         (lambda: TextClassifier("tfidf").fit(TEXTS, LABELS).score(TEXTS, ["yes"]), "X has 24 texts and y 1 entries"),
         (
             lambda: TextClassifier("tfidf").fit(TEXTS, pl.DataFrame({"a": LABELS, "b": LABELS})),
@@ -407,7 +407,9 @@ def test_texts_and_labels_are_as_many() -> None:
 def test_reports_go_to_callbacks_and_come_out_of_fit_iter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Any] = []
     path = tmp_path / "training.jsonl"
-    model = NextEvent("sansr", dim=4, epochs=2, replay=0).fit(SESSIONS * 5, callbacks=[seen.append, JSONLines(path)])
+    model = NextEvent("sansr", dim=4, epochs=2, replay=0).fit(
+        SESSIONS * 5, callbacks=[seen.append, callbacks.JSONLines(path)]
+    )
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     assert [line["step"] for line in lines] == [report.step for report in seen] and len(lines) > 2
     again = NextEvent("sansr", dim=4, epochs=2, replay=0)
@@ -426,7 +428,7 @@ def test_reports_go_to_callbacks_and_come_out_of_fit_iter(tmp_path: Path, monkey
     flow.log_metrics = lambda metrics, step: logged.extend((name, step) for name in metrics)  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", board)
     monkeypatch.setitem(sys.modules, "mlflow", flow)
-    for callback in (TensorBoard(tmp_path), MLflow()):
+    for callback in (callbacks.TensorBoard(tmp_path), callbacks.MLflow()):
         logged.clear()
         for report in seen:
             callback(report)
@@ -436,7 +438,7 @@ def test_reports_go_to_callbacks_and_come_out_of_fit_iter(tmp_path: Path, monkey
 def test_callbacks_that_are_not_installed_say_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
     monkeypatch.setitem(sys.modules, "mlflow", None)
-    for make in (lambda: TensorBoard(tmp_path), MLflow):
+    for make in (lambda: callbacks.TensorBoard(tmp_path), callbacks.MLflow):
         with pytest.raises(SettingError, match="pip install"):
             make()
 
@@ -495,8 +497,10 @@ def test_split_cuts_by_time_and_at_random_by_task(tmp_path: Path) -> None:
     path = csv_of(LOG, tmp_path / "log.csv")
     train, test = split(path, test=0.25)
     assert len(train) == 15 and len(test) == 5
-    assert isinstance(train, Histories) and isinstance(test, Histories)
-    assert float(test.times.min()) >= float(train.times[train.offsets[:-1]].max())
+    starts, later = (
+        [min(record.times) for record in part.records() if isinstance(record, History)] for part in (train, test)
+    )
+    assert len(later) == 5 and min(later) >= max(starts)
     assert [len(part) for part in split(LOG, test=0.25)] == [15, 5]
     assert [len(part) for part in split((TEXTS, LABELS), task="classify", test=0.5)] == [12, 12]
     with pytest.raises(SettingError, match="task="):

@@ -12,12 +12,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ensue.data.posts.corpus import read_corpus
-from ensue.data.queries import read_queries
-from ensue.data.sequences import read
-from ensue.data.texts import read_texts
-from ensue.evaluation.comparison import evaluate
-from ensue.predictor import make
+from ensue import evaluate, make, read
 from tests.data.forms import FORMS
 
 IDS = {"texts": pl.String, "whole numbers": pl.Int64, "floats": pl.Float64, "floats as texts": None}
@@ -28,11 +23,10 @@ class Task(NamedTuple):
     """How the rows of a task are made and read, and a model that learns them in no time."""
 
     model: str
-    settings: dict[str, str]
+    settings: dict[str, Any]
     ids: tuple[str, ...]
     """The columns of ids."""
     frame: Callable[[], pl.DataFrame]
-    reader: Callable[..., tuple[object, object]]
 
 
 def events() -> pl.DataFrame:
@@ -71,10 +65,10 @@ def articles() -> pl.DataFrame:
 
 
 TASKS = {
-    "next": Task("markov", {}, ("session", "item"), events, read),
-    "classify": Task("tfidf", {}, ("id",), texts, read_texts),
-    "suggest": Task("most-frequent-next", {"min_users": "1"}, ("user", "session"), queries, read_queries),
-    "link": Task("bm25", {}, ("id", "about"), posts, read_corpus),
+    "next": Task("markov", {}, ("session", "item"), events),
+    "classify": Task("tfidf", {}, ("id",), texts),
+    "suggest": Task("most-frequent-next", {"min_users": "1"}, ("user", "session"), queries),
+    "link": Task("bm25", {}, ("id", "about"), posts),
 }
 
 
@@ -93,8 +87,8 @@ def rows_read(name: str, way: str, form: str, folder: Path) -> object:
     task = TASKS[name]
     path = written(task.frame(), task.ids, way, form, folder / name)
     if name != "link":
-        return task.reader(path)[0]
-    return task.reader(path, written(articles(), ("id",), way, form, folder / "articles"))[0]
+        return read(path, task=name)
+    return read((path, written(articles(), ("id",), way, form, folder / "articles")), task=name)
 
 
 @cache
@@ -102,15 +96,13 @@ def trained(name: str) -> tuple[object, list[object]]:
     """A model of whole numbers in CSV, and its metrics on the same rows."""
     with TemporaryDirectory() as folder:
         data = rows_read(name, "whole numbers", "csv", Path(folder))
-        predictor = make(name, TASKS[name].model, settings=TASKS[name].settings)
-        for _ in predictor.fit(data):
-            pass
-        return predictor, metrics(predictor, data)
+        model = make(name, TASKS[name].model, **TASKS[name].settings).fit(data)
+        return model, metrics(model, data)
 
 
-def metrics(predictor: Any, data: Any) -> list[object]:
+def metrics(model: Any, data: Any) -> list[object]:
     """The rows of the table without what was measured by the clock."""
-    rows = evaluate(predictor, data).to_dict()["rows"]
+    rows = evaluate(model, data).to_dict()["rows"]
     return [{name: value for name, value in row.items() if "second" not in name} for row in rows]
 
 
@@ -118,5 +110,5 @@ def metrics(predictor: Any, data: Any) -> list[object]:
 @pytest.mark.parametrize("way", IDS)
 @pytest.mark.parametrize("name", TASKS)
 def test_metrics_do_not_depend_on_how_ids_are_written(name: str, way: str, form: str, tmp_path: Path) -> None:
-    predictor, expected = trained(name)
-    assert metrics(predictor, rows_read(name, way, form, tmp_path)) == expected
+    model, expected = trained(name)
+    assert metrics(model, rows_read(name, way, form, tmp_path)) == expected

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
-from ensue import History, SettingError
-from ensue.client import Client
-from ensue.data.sequences import read
-from ensue.evaluation.comparison import evaluate
-from ensue.metrics import MISS
-from ensue.predictor import load
-from ensue.tasks.next.predictor import NextPredictor
+from ensue import History, NextEvent, SettingError, read
 from tests.cli.conftest import Ensue, run
 from tests.serve.conftest import running
 from tests.test_client import asks
@@ -92,10 +87,9 @@ def test_check_fit_card_and_settings_name_the_choice_and_its_number(
 def test_the_command_line_http_and_python_leave_out_the_same(
     ensue: Ensue, models: dict[str, Fitted], name: str
 ) -> None:
-    record, predictor = History(("a", "b")), load(models[name].folder)
-    assert isinstance(predictor, NextPredictor)
+    record, predictor = History(("a", "b")), NextEvent.load(models[name].folder).predictor_
     with running({name: models[name].folder}) as service:
-        client: Client = asks(service)
+        client = asks(service)
         for exclude_seen, expected in (
             (None, DEFAULT[name]),
             (True, ALL[name] - {"a", "b"}),
@@ -120,8 +114,7 @@ def test_the_command_line_http_and_python_leave_out_the_same(
 
 def test_explanations_and_forecasts_leave_out_what_predict_does(models: dict[str, Fitted]) -> None:
     for name, fitted in models.items():
-        predictor = load(fitted.folder)
-        assert isinstance(predictor, NextPredictor)
+        predictor = NextEvent.load(fitted.folder).predictor_
         (explanation,) = predictor.explain([History(("a", "b"))], 9)
         assert {choice.value for choice in explanation.answer.choices} == DEFAULT[name]
         (forecast,) = predictor.forecast([History(("a", "b"))], 6, 9)
@@ -135,8 +128,7 @@ def test_explanations_and_forecasts_leave_out_what_predict_does(models: dict[str
 def test_unknown_items_of_a_history_are_left_out_alike(models: dict[str, Fitted]) -> None:
     record = History(("x", "a", "y"))
     for name, added in (("news", set()), ("shop", {"x"}), ("music", {"x", "y"})):
-        predictor = load(models[name].folder)
-        assert isinstance(predictor, NextPredictor)
+        predictor = NextEvent.load(models[name].folder).predictor_
         for evidence in (True, False):
             (answer,) = predictor.predict([record], 9, rank_unknown=True, evidence=evidence)
             assert {choice.value for choice in answer.choices} & {"x", "y"} == added
@@ -150,20 +142,21 @@ def test_unknown_items_of_a_history_are_left_out_alike(models: dict[str, Fitted]
 @pytest.mark.parametrize("protocol", ["full", "macro"])
 @pytest.mark.parametrize("name", LINES)
 def test_the_card_scores_the_lists_that_are_served(models: dict[str, Fitted], name: str, protocol: str) -> None:
-    predictor = load(models[name].folder)
-    assert isinstance(predictor, NextPredictor)
-    served = evaluate(predictor, read(models[name].log)[0], protocol=protocol, cutoffs=(1, 2)).card.get("served", "")
+    predictor = NextEvent.load(models[name].folder).predictor_
+    model = NextEvent.load(models[name].folder)
+    served = model.evaluate(models[name].log, protocol=protocol, cutoffs=(1, 2)).card.get("served", "")
     if name == "music":
         assert not served
         return
     sums = list[list[float]]()
-    for record in read(models[name].log)[0].records():
+    for record in read(models[name].log, task="next").records():
+        assert isinstance(record, History)
         ranks = []
         for place in range(1, len(record.values)):
             (answer,) = predictor.predict([History(record.values[:place], record.times[:place])], 9)
             scores = {choice.value: choice.score for choice in answer.choices}
             target = scores.get(record.values[place])
-            ranks.append(MISS if target is None else sum(score >= target * (1 - 1e-6) for score in scores.values()))
+            ranks.append(math.inf if target is None else sum(score >= target * (1 - 1e-6) for score in scores.values()))
         columns = ([1 / rank for rank in ranks], *([float(rank <= k) for rank in ranks] for k in (1, 2)))
         sums.append([len(ranks), *map(sum, columns)])
     num = len(sums) if protocol == "macro" else sum(row[0] for row in sums)

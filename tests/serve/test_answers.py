@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from ensue import History, Post, Text
-from ensue.predictor import load
+from ensue import History, Post, Text, load
 from tests.serve.conftest import Running, running
 
 RECORDS: dict[str, Any] = {
@@ -43,7 +42,7 @@ def test_predict_is_the_librarys_answer(all_tasks: Running, fitted: Path, name: 
     record = RECORDS[name]
     found = all_tasks.post(f"/v1/models/{name}/predict", {"records": [json.loads(record.to_json())], "k": 3})
     assert found.status_code == 200, found.text
-    (expected,) = load(fitted / name).predict([record], 3)
+    (expected,) = load(fitted / name).predictor_.predict([record], 3)
     close(found.json(), {"answers": [json.loads(expected.to_json())]})
 
 

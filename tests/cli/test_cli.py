@@ -537,7 +537,7 @@ def test_demo_says_what_its_page_lacks_before_it_trains(
     ensue: Ensue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ensue.cli.demo.find_spec", lambda name: None if name == "uvicorn" else object())
-    ran = ensue("demo", "--output", tmp_path / "demo")
+    ran = ensue("demo", "--serve", "--output", tmp_path / "demo")
     assert (ran.code, ran.out) == (2, "")
     assert ran.lines == [
         "ensue: the page needs uvicorn; install it with: pip install 'ensue[serve]', or train without it: "

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from importlib.util import find_spec
-from json import dumps, loads
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
-from urllib.request import Request, urlopen
 
 import typer
 
 from ensue.cli import display, tasks
 from ensue.cli.options import Json, Seed
-from ensue.errors import EnsueError, SettingError
+from ensue.errors import SettingError
 from ensue.tasks import NEXT
 
 if TYPE_CHECKING:
@@ -36,7 +33,8 @@ def demo(
 
     Takes a minute or two, needs no network, and the page is for this machine alone.
     """
-    if serve is not False:
+    is_served = sys.stdin.isatty() if serve is None else serve
+    if is_served:
         _require_page()
     from ensue import figures  # torch and plotly
     from ensue.demo import models, scenario
@@ -53,11 +51,8 @@ def demo(
     edges = output / "logs" / "edges.tsv"
     command = f"ensue serve {output}/models/* --scenario {story} --edges sharing={edges}"
     display.log(f"wrote {output}; show it again with: {command}")
-    if serve is False:
-        return
-    # Without a terminal nobody could end the service: it is tried once instead.
-    if not serve and not sys.stdin.isatty():
-        display.log(_try_page(folders, story))
+    # Without a terminal nobody could end the service.
+    if not is_served:
         return
     if port:
         display.log(f"the page: http://{host}:{port}/  (Ctrl-C ends it)")
@@ -77,41 +72,6 @@ def _require_page() -> None:
             f"the page needs {missing[0]}; install it with: pip install 'ensue[serve]', or train without it: "
             "ensue demo --no-serve"
         )
-
-
-def _try_page(folders: dict[str, Path], story: Path) -> str:
-    """Serve, fetch the page, query every model once, and stop.
-
-    Raises:
-        EnsueError: the service does not start, or a model does not answer.
-    """
-    served = [f"{name}={folder}" for name, folder in folders.items()]
-    command = [sys.executable, "-m", "ensue", "serve", *served, "--scenario", str(story), "--port", "0"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr is not None
-        try:
-            # The first line is the address in JSON, or the reason why the service does not start.
-            line = process.stderr.readline()
-            if not line.startswith("{"):
-                raise EnsueError(f"the service did not start: {line.strip()}")
-            address = loads(line)["address"]
-            size = len(_fetch(f"{address}/"))
-            panels = loads(_fetch(f"{address}/v1/story").decode())["panels"]
-            for name, (first, *_) in panels.items():
-                body = dumps({"record": first["record"], "k": 3}).encode()
-                _fetch(f"{address}/v1/models/{name}/figure", body)
-        except (OSError, KeyError, ValueError) as error:
-            raise EnsueError(f"the page did not answer: {error}") from error
-        finally:
-            process.terminate()
-            process.stderr.close()
-    return f"the page answers ({size:,} bytes, {len(panels)} panels asked); see it: ensue demo --serve"
-
-
-def _fetch(address: str, body: bytes | None = None) -> bytes:
-    with urlopen(Request(address, body, {"content-type": "application/json"}), timeout=30) as response:
-        content: bytes = response.read()
-    return content
 
 
 def _show(fitted: Demo) -> None:

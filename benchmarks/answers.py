@@ -43,19 +43,19 @@ def measure(predictor: NextPredictor, asked: list[History], *, evidence: bool) -
     """Milliseconds of single answers on one thread, and answers a second in batches on all."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    found = []
+    results = []
     for record in asked[: SINGLE + 20]:
-        begun, worked = time.perf_counter(), time.process_time()
+        start_time, worked = time.perf_counter(), time.process_time()
         predictor.predict([record], K, evidence=evidence)
-        found.append((1000 * (time.perf_counter() - begun), 1000 * (time.process_time() - worked)))
+        results.append((1000 * (time.perf_counter() - start_time), 1000 * (time.process_time() - worked)))
     torch.set_num_threads(threads)
     rates = []
     for number in range(BATCHES + 2):
         part = asked[number * BATCH : (number + 1) * BATCH]
-        begun = time.perf_counter()
+        start_time = time.perf_counter()
         predictor.predict(part, K, evidence=evidence)
-        rates.append(BATCH / (time.perf_counter() - begun))
-    (middle, cpu_middle), (late, cpu_late) = np.percentile(found[20:], [50, 95], axis=0).round(2).tolist()
+        rates.append(BATCH / (time.perf_counter() - start_time))
+    (middle, cpu_middle), (late, cpu_late) = np.percentile(results[20:], [50, 95], axis=0).round(2).tolist()
     return {
         "evidence": evidence,
         "median_ms": middle,
@@ -82,8 +82,8 @@ def main() -> None:
             rows.append({"model": name, "items": ITEMS, **measure(predictor, sessions, evidence=evidence)})
             print(rows[-1], flush=True)
     if args.json:
-        found = {**provenance(), "threads": torch.get_num_threads(), "batch": BATCH, "k": K, "rows": rows}
-        args.json.write_text(json.dumps(found, indent=1) + "\n")
+        results = {**provenance(), "threads": torch.get_num_threads(), "batch": BATCH, "k": K, "rows": rows}
+        args.json.write_text(json.dumps(results, indent=1) + "\n")
 
 
 if __name__ == "__main__":

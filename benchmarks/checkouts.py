@@ -199,16 +199,16 @@ def main() -> None:
     options.add_argument("--rounds", type=int, default=5)
     options.add_argument("--only", default=",".join(PATHS))
     options.add_argument("--json", type=Path)
-    asked = options.parse_args()
+    args = options.parse_args()
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run([sys.executable, "-c", MADE, folder], check=True)
-        for path in asked.only.split(","):
-            rows.append(measure(asked.before.resolve(), asked.after.resolve(), path, folder, asked.rounds))
+        for path in args.only.split(","):
+            rows.append(measure(args.before.resolve(), args.after.resolve(), path, folder, args.rounds))
             print(rows[-1], flush=True)
-    if asked.json:
-        about = {"before": commit_of(asked.before), "after": commit_of(asked.after), "rounds": asked.rounds}
-        asked.json.write_text(json.dumps({**provenance(), **about, "rows": rows}, indent=1) + "\n")
+    if args.json:
+        about = {"before": commit_of(args.before), "after": commit_of(args.after), "rounds": args.rounds}
+        args.json.write_text(json.dumps({**provenance(), **about, "rows": rows}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

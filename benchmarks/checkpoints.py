@@ -68,7 +68,7 @@ class Table(nn.Module):
 def child(rows: int, dim: int, checkpoint: Path | None) -> None:
     """Train, with checkpoints or without; prints the peak of this process."""
     model, schedule = Table(rows, dim), Schedule(epochs=3, weight_decay=0.0)
-    begun = time.perf_counter()
+    start_time = time.perf_counter()
     for resume in (False, True) if checkpoint else (False,):
         figures = iter([3.0, 2.0, 5.0])
         valid = (lambda left=figures: next(left)) if checkpoint else None
@@ -80,7 +80,7 @@ def child(rows: int, dim: int, checkpoint: Path | None) -> None:
             pass
         del optimizer
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(json.dumps({"peak_mb": round(peak), "seconds": round(time.perf_counter() - begun, 1)}))
+    print(json.dumps({"peak_mb": round(peak), "seconds": round(time.perf_counter() - start_time, 1)}))
 
 
 def main() -> None:
@@ -94,17 +94,17 @@ def main() -> None:
     if args.child is not None:
         child(args.rows, args.dim, args.child if args.child.name else None)
         return
-    command, found = [sys.executable, __file__, f"--rows={args.rows}", f"--dim={args.dim}", "--child"], {}
+    command, results = [sys.executable, __file__, f"--rows={args.rows}", f"--dim={args.dim}", "--child"], {}
     with tempfile.TemporaryDirectory() as folder:
         for name, more in (("without", []), ("with", [f"{folder}/checkpoint"])):
             done = subprocess.run([*command, *more], check=True, stdout=subprocess.PIPE, text=True)
-            found[name] = json.loads(done.stdout)
+            results[name] = json.loads(done.stdout)
     result: dict[str, Any] = {
         **provenance(),
         "table_mb": round(args.rows * args.dim * 4 / 2**20),
-        "without_checkpoints": found["without"],
-        "with_checkpoints": found["with"],
-        "peak_over_peak": round(found["with"]["peak_mb"] / found["without"]["peak_mb"], 2),
+        "without_checkpoints": results["without"],
+        "with_checkpoints": results["with"],
+        "peak_over_peak": round(results["with"]["peak_mb"] / results["without"]["peak_mb"], 2),
     }
     print(json.dumps(result, indent=1))
     if args.json:

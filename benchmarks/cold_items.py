@@ -107,11 +107,13 @@ def town() -> tuple[Histories, Histories, Items]:
     world = make_town()
     articles = sorted(world.articles, key=lambda article: article.id)
     columns = pl.DataFrame(
-        {"title": [one.title for one in articles], "topic": [world.interests[one.id] for one in articles]}
+        {"title": [entry.title for entry in articles], "topic": [world.interests[entry.id] for entry in articles]}
     )
     kinds = {"title": TEXT, "topic": CATEGORY}
-    items = Items(pl.Series([one.id for one in articles]), columns, kinds, "title")
-    early, late = (tuple(one for one in world.reading if (one.day < TOWN_DAY) is before) for before in (True, False))
+    items = Items(pl.Series([entry.id for entry in articles]), columns, kinds, "title")
+    early, late = (
+        tuple(entry for entry in world.reading if (entry.day < TOWN_DAY) is before) for before in (True, False)
+    )
     return histories_of(early), histories_of(late), items
 
 
@@ -130,18 +132,18 @@ def main() -> None:
     else:
         name, k, settings = args.data.name, 20, {}
         (train, test), (items, _) = split(read(args.data)[0]), read_items(args.items)
-    found = []
+    outcomes = []
     for seed in range(args.seeds):
         plain, model = (NextPredictor(args.model, settings=settings, seed=seed, device="cpu") for _ in range(2))
         for predictor, data in ((plain, train), (model, replace(train, items=items))):
             for _ in predictor.fit(data):
                 pass
-        found.append({"seed": seed, **measure(plain, model, test, k)})
-        for label, row in found[-1]["rows"].items():
+        outcomes.append({"seed": seed, **measure(plain, model, test, k)})
+        for label, row in outcomes[-1]["rows"].items():
             print(seed, label, row, flush=True)
     if args.json:
         results = json.loads(args.json.read_text()) if args.json.exists() else {}
-        results |= {f"{name} {args.model}": found, **provenance()}
+        results |= {f"{name} {args.model}": outcomes, **provenance()}
         args.json.write_text(json.dumps(results, indent=1) + "\n")
 
 

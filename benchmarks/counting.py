@@ -31,15 +31,15 @@ def child(clicks: int) -> None:
     """Count, and print the CPU seconds of each model and the peak of this process."""
     torch.set_num_threads(1)
     data = made_up(clicks, ITEMS)
-    found: dict[str, Any] = {"clicks": len(data.ids), "sessions": len(data), "cpu_seconds": {}}
+    results: dict[str, Any] = {"clicks": len(data.ids), "sessions": len(data), "cpu_seconds": {}}
     for name in COUNTING:
         module, settings = MODELS[name].make, MODELS[name].settings
         made = module(settings, len(data.vocabulary))
-        begun = time.process_time()
+        start_time = time.process_time()
         made.count(data)
-        found["cpu_seconds"][name] = round(time.process_time() - begun, 3)
-    found["peak_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-    print(json.dumps(found))
+        results["cpu_seconds"][name] = round(time.process_time() - start_time, 3)
+    results["peak_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    print(json.dumps(results))
 
 
 def main() -> None:

@@ -66,7 +66,7 @@ def stories(corpus: Corpus, num: int, seed: int) -> list[Story]:
     """Stories of the articles that some post is about."""
     random, related = np.random.default_rng(seed), corpus.related
     used = np.flatnonzero(related.any(0))
-    found = []
+    results = []
     for number in range(num):
         chosen = random.permutation(used)[: SIZES[number % len(SIZES)]]
         true, share = related[:, chosen].any(1), SHARES[number // len(SIZES) % len(SHARES)]
@@ -79,15 +79,15 @@ def stories(corpus: Corpus, num: int, seed: int) -> list[Story]:
         for name in NAMES:
             predictor = LinkPredictor.untrained(articles, part.posts, name)
             scores[name] = scores_of(predictor, part.posts).best(range(len(articles)))[0]
-        found.append(Story(scores, true[kept], share))
-    return found
+        results.append(Story(scores, true[kept], share))
+    return results
 
 
 def background(known: Sequence[Story], name: str, shift: float) -> Background:
     """Of the posts that are about something else; every story counts the same."""
     own = [placed(story.scores[name], shift)[~story.true] for story in known]
     u = np.concatenate(own)
-    weights = np.concatenate([np.full(len(one), 1 / len(one) / len(own)) for one in own])
+    weights = np.concatenate([np.full(len(entry), 1 / len(entry) / len(own)) for entry in own])
     order = np.argsort(u)
     above = 1 - weights[order].cumsum()
     points = tuple(float(u[order][int((above > tail).sum())]) for tail in TAILS)
@@ -99,10 +99,10 @@ def cut_of(story: Story, name: str, known: Background) -> float:
     before = BACKGROUNDS.get(name)
     BACKGROUNDS[name] = known
     try:
-        found = suggested_cut(story.scores[name], name)
+        result = suggested_cut(story.scores[name], name)
     finally:
         BACKGROUNDS.pop(name) if before is None else BACKGROUNDS.update({name: before})
-    return np.inf if found is None else found.cut
+    return np.inf if result is None else result.cut
 
 
 def learned(sets: dict[str, list[Story]], name: str) -> Background:
@@ -124,13 +124,13 @@ def learned(sets: dict[str, list[Story]], name: str) -> Background:
     tried = [(shift, trust, fixed) for shift, trust, fixed in product(SHIFTS, TRUSTS, FIXED[name])]
     shift, trust, fixed = max(tried, key=lambda own: figure(*own))
     every = [story for some in sets.values() for story in some]  # each set has as many
-    found = replace(background(every, name, shift), trust=trust, fixed=fixed if trust else 0.0)
+    result = replace(background(every, name, shift), trust=trust, fixed=fixed if trust else 0.0)
     spans = [
-        np.quantile([story.best(name)[0] / cut_of(story, name, found) for story in some], [0.05, 0.95])
+        np.quantile([story.best(name)[0] / cut_of(story, name, result) for story in some], [0.05, 0.95])
         for some in sets.values()
     ]
     low, high = min(own[0] for own in spans), max(own[1] for own in spans)
-    return replace(found, low=round(float(low), 2), high=round(float(high), 2))
+    return replace(result, low=round(float(low), 2), high=round(float(high), 2))
 
 
 def gap(scores: Floats) -> float:
@@ -159,14 +159,14 @@ def figures(some: Sequence[Story], name: str, known: Background) -> dict[str, fl
         "otsu": lambda story: otsu(story.scores[name]),
         "whole list": lambda story: -np.inf,
     }
-    found = {rule: np.mean([story.f1(cut(story), name) for story in some]) for rule, cut in rules.items()}
+    results = {rule: np.mean([story.f1(cut(story), name) for story in some]) for rule, cut in rules.items()}
     cuts = [(cut_of(story, name, known), story.best(name)) for story in some]
-    found["best cut"] = np.mean([figure for _, (_, figure) in cuts])
-    found["covered"] = np.mean([known.low * cut <= best <= known.high * cut for cut, (best, _) in cuts])
+    results["best cut"] = np.mean([figure for _, (_, figure) in cuts])
+    results["covered"] = np.mean([known.low * cut <= best <= known.high * cut for cut, (best, _) in cuts])
     chosen = [(story.scores[name] >= cut, story.true) for story, (cut, _) in zip(some, cuts, strict=True)]
-    found["precision"] = np.mean([(own & true).sum() / max(own.sum(), 1) for own, true in chosen])
-    found["recall"] = np.mean([(own & true).sum() / true.sum() for own, true in chosen])
-    return {rule: round(float(figure), 3) for rule, figure in found.items()}
+    results["precision"] = np.mean([(own & true).sum() / max(own.sum(), 1) for own, true in chosen])
+    results["recall"] = np.mean([(own & true).sum() / true.sum() for own, true in chosen])
+    return {rule: round(float(figure), 3) for rule, figure in results.items()}
 
 
 def read(folder: Path, part: str) -> Corpus:
@@ -184,12 +184,12 @@ def main() -> None:
     parser.add_argument("folders", nargs="+", type=Path)
     parser.add_argument("--stories", type=int, default=112)
     parser.add_argument("--json", type=Path)
-    asked = parser.parse_args()
-    known = {folder.name: stories(read(folder, "train"), asked.stories, 7) for folder in asked.folders}
+    args = parser.parse_args()
+    known = {folder.name: stories(read(folder, "train"), args.stories, 7) for folder in args.folders}
     tables = {name: learned(known, name) for name in NAMES}
     for name, table in tables.items():
         print(f'    "{name}": {table},')
-    unseen = {folder.name: stories(read(folder, "test"), asked.stories, 8) for folder in asked.folders}
+    unseen = {folder.name: stories(read(folder, "test"), args.stories, 8) for folder in args.folders}
     rows: list[dict[str, Any]] = []
     for part, sets in (("train", known), ("test", unseen)):
         for name, (own, some) in product(NAMES, sets.items()):
@@ -197,9 +197,9 @@ def main() -> None:
                 {"part": part, "score": name, "set": own, "stories": len(some), **figures(some, name, tables[name])}
             )
             print(rows[-1])
-    if asked.json:
+    if args.json:
         tables_of = {name: asdict(table) for name, table in tables.items()}
-        asked.json.write_text(json.dumps({**provenance(), "tables": tables_of, "rows": rows}, indent=1) + "\n")
+        args.json.write_text(json.dumps({**provenance(), "tables": tables_of, "rows": rows}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

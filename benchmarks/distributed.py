@@ -55,12 +55,12 @@ def child(clicks: int, items: int) -> None:
     data = made_up(clicks, items)
     with ranks() as (rank, world):
         predictor = NextPredictor("sansr", settings={"epochs": 1, "refit": False}, seed=0, device="cpu")
-        begun, steps, cpu, epoch = 0.0, 0.0, 0.0, 0.0
+        start_time, steps, cpu, epoch = 0.0, 0.0, 0.0, 0.0
         for report in predictor.fit(data):
             if report.step == 1:
-                begun, cpu = time.perf_counter(), time.process_time()
+                start_time, cpu = time.perf_counter(), time.process_time()
             if report.valid is None:
-                steps = time.perf_counter() - begun
+                steps = time.perf_counter() - start_time
             if report.stopped:
                 epoch, cpu = report.seconds, time.process_time() - cpu
         if rank == 0:
@@ -76,8 +76,8 @@ def run(world: int, clicks: int, items: int) -> dict[str, Any]:
             [sys.executable, *launcher, __file__, "--child", f"--clicks={clicks}", f"--items={items}"],
             check=True, stdout=subprocess.PIPE, text=True, cwd=folder, env={**os.environ, "OMP_NUM_THREADS": "1"},
         )  # fmt: skip
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return result
 
 
 def main() -> None:
@@ -92,22 +92,22 @@ def main() -> None:
     if args.child:
         child(args.clicks, args.items)
         return
-    found: dict[int, list[dict[str, Any]]] = {1: [], 2: []}
+    results: dict[int, list[dict[str, Any]]] = {1: [], 2: []}
     for _ in range(args.rounds):
-        for world, rows in found.items():
+        for world, rows in results.items():
             rows.append(run(world, args.clicks, args.items))
             print(rows[-1], file=sys.stderr)
-    one, two = (statistics.median(row["epoch"] for row in rows) for rows in found.values())
-    one_cpu, two_cpu = (statistics.median(row["cpu_after_the_first_step"] for row in rows) for rows in found.values())
+    entry, two = (statistics.median(row["epoch"] for row in rows) for rows in results.values())
+    one_cpu, two_cpu = (statistics.median(row["cpu_after_the_first_step"] for row in rows) for rows in results.values())
     result = {
         **provenance(),
         "items": args.items,
         "clicks": args.clicks,
-        "one_process_seconds": round(one, 2),
+        "one_process_seconds": round(entry, 2),
         "two_ranks_seconds": round(two, 2),
-        "two_over_one": round(two / one, 3),
+        "two_over_one": round(two / entry, 3),
         "cpu_of_a_rank_over_one": round(two_cpu / one_cpu, 3),
-        "runs": [row for rows in found.values() for row in rows],
+        "runs": [row for rows in results.values() for row in rows],
     }
     print(json.dumps(result, indent=1))
     if args.json:

@@ -83,16 +83,16 @@ def seconds(models: dict[str, Any], data: Histories, repeats: int) -> dict[str, 
     assert schedule is not None
     optimizers = {name: make_optimizer(model, schedule) for name, model in models.items()}
     windows = {name: Windows(data, getattr(model, "reach", None)) for name, model in models.items()}
-    found: dict[str, list[float]] = {name: [] for name in models}
+    results: dict[str, list[float]] = {name: [] for name in models}
     for number in range(repeats + 1):
         for name, model in models.items():
-            begun = time.perf_counter()
+            start_time = time.perf_counter()
             for index in windows[name].plan(schedule.batch_size, number):
                 optimizers[name].zero_grad()
                 model.loss(windows[name].batch(index)).backward()
                 optimizers[name].step()
-            found[name].append(time.perf_counter() - begun)
-    return {name: times[1:] for name, times in found.items()}
+            results[name].append(time.perf_counter() - start_time)
+    return {name: times[1:] for name, times in results.items()}
 
 
 def main() -> None:
@@ -106,11 +106,11 @@ def main() -> None:
         peers = {"hidan": HiDAN(MODELS["hidan"].settings, num_users + FIRST)}
         peers |= {"lstm, step by step": StepLSTM(num_users + FIRST), "lstm, one pass": OnePassLSTM(num_users + FIRST)}
         times = seconds(peers, data, REPEATS)
-        for name, found in times.items():
-            ratio = statistics.median(times["hidan"]) / statistics.median(found)
-            row = {"users": num_users, "model": name, "seconds": round(statistics.median(found), 3)}
+        for name, result in times.items():
+            ratio = statistics.median(times["hidan"]) / statistics.median(result)
+            row = {"users": num_users, "model": name, "seconds": round(statistics.median(result), 3)}
             rows.append(
-                {**row, "spread": [round(min(found), 3), round(max(found), 3)], "hidan_over_it": round(ratio, 2)}
+                {**row, "spread": [round(min(result), 3), round(max(result), 3)], "hidan_over_it": round(ratio, 2)}
             )
             print(rows[-1])
     if args.json:

@@ -34,9 +34,9 @@ def run(line: str, folder: Path, path: str) -> None:
     """One line in a shell, as a newcomer types it."""
     bare = {**environment(), "PATH": path}
     words = ["bash", "-c", line]
-    said = subprocess.run(words, cwd=folder, env=bare, capture_output=True, text=True, timeout=LIMIT, check=False)
-    if said.returncode:
-        sys.exit(f"{line} ended with {said.returncode}:\n{said.stdout}{said.stderr}")
+    output = subprocess.run(words, cwd=folder, env=bare, capture_output=True, text=True, timeout=LIMIT, check=False)
+    if output.returncode:
+        sys.exit(f"{line} ended with {output.returncode}:\n{output.stdout}{output.stderr}")
 
 
 def cpu_seconds() -> float:
@@ -55,7 +55,9 @@ def installed(place: Path) -> tuple[str, float, float]:
     line = install().replace("ensue", f"{wheel} --constraint {ROOT / 'constraints.txt'}")
     run(line, place, path)
     seconds = time.perf_counter() - began
-    held = sum(one.stat().st_size for one in (place / "empty").rglob("*") if one.is_file() and not one.is_symlink())
+    held = sum(
+        entry.stat().st_size for entry in (place / "empty").rglob("*") if entry.is_file() and not entry.is_symlink()
+    )
     return path, seconds, held / 1e6
 
 
@@ -71,8 +73,8 @@ def main() -> None:
         path, seconds, megabytes = installed(Path(name))
         print(f"install {seconds:.0f} s, {megabytes:,.0f} MB", flush=True)
         for number in range(args.rounds):
-            for place, (question, lines) in enumerate(every.items()):
-                folder = Path(name) / f"{number}-{place}"
+            for index, (question, lines) in enumerate(every.items()):
+                folder = Path(name) / f"{number}-{index}"
                 write_all(folder)
                 began, before = time.perf_counter(), cpu_seconds()
                 for line in lines:
@@ -89,9 +91,9 @@ def main() -> None:
         for question, lines in every.items()
     ]
     if args.json:
-        found = {**provenance(), "rounds": args.rounds, "threads": environment()["OMP_NUM_THREADS"]}
-        found |= {"install": install(), "install_s": round(seconds, 1), "installed_mb": round(megabytes, 1)}
-        args.json.write_text(json.dumps({**found, "rows": rows}, indent=1, ensure_ascii=False) + "\n")
+        results = {**provenance(), "rounds": args.rounds, "threads": environment()["OMP_NUM_THREADS"]}
+        results |= {"install": install(), "install_s": round(seconds, 1), "installed_mb": round(megabytes, 1)}
+        args.json.write_text(json.dumps({**results, "rows": rows}, indent=1, ensure_ascii=False) + "\n")
 
 
 if __name__ == "__main__":

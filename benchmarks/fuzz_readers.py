@@ -73,7 +73,7 @@ def work(first: int, last: int, seed: int, folder: Path) -> None:
         path.write_bytes(data)
         Path("/proc/self/clear_refs").write_text("5")  # the highest memory starts anew
         ended: dict[str, str] = {}
-        slowest, found = 0.0, []
+        slowest, results = 0.0, []
         for name, reader in READERS.items():
             print(json.dumps({"begin": number, "kind": kind, "reader": name}), flush=True)
             signal.alarm(MOST_SECONDS + 5)  # nobody catches it: it ends the process
@@ -84,14 +84,20 @@ def work(first: int, last: int, seed: int, folder: Path) -> None:
             except EnsueError as error:
                 ended[name] = type(error).__name__
                 if "\n" in str(error) or len(str(error)) > 3000 or not str(error).replace("\ufffd", "").isprintable():
-                    found.append(f"{name}: not one printable line: {str(error)[:300]!r}")
+                    results.append(f"{name}: not one printable line: {str(error)[:300]!r}")
             except BaseException as error:  # noqa: BLE001  whatever comes is a finding
                 ended[name] = "other"
-                found.append(f"{name}: {type(error).__name__}: {str(error)[:300]}")
+                results.append(f"{name}: {type(error).__name__}: {str(error)[:300]}")
             signal.alarm(0)
             slowest = max(slowest, time.perf_counter() - start)
         peak = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
-        done = {"end": number, "ended": ended, "seconds": slowest, "bytes": int(peak.split()[1]) * 1024, "found": found}
+        done = {
+            "end": number,
+            "ended": ended,
+            "seconds": slowest,
+            "bytes": int(peak.split()[1]) * 1024,
+            "found": results,
+        }
         print(json.dumps(done | {"kind": kind}), flush=True)
 
 
@@ -99,7 +105,7 @@ def run(files: int, seed: int, first: int = 0, tell: Callable[[str], None] = pri
     """All files; a process that dies is started again after the file that it died of."""
     ends: Counter[str] = Counter()
     kinds: Counter[str] = Counter()
-    found: list[str] = []
+    results: list[str] = []
     seconds, most, slow, large = 0.0, 0, "", ""
     number, last = first, first + files
     with tempfile.TemporaryDirectory() as folder:
@@ -117,31 +123,33 @@ def run(files: int, seed: int, first: int = 0, tell: Callable[[str], None] = pri
             ]
             worker = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
             assert worker.stdout is not None
-            begun: dict[str, Any] = {}
+            job: dict[str, Any] = {}
             for line in worker.stdout:
-                told = json.loads(line)
-                if "begin" in told:
-                    begun = told
+                output = json.loads(line)
+                if "begin" in output:
+                    job = output
                     continue
-                number, kind = told["end"] + 1, told["kind"]
-                ends.update(told["ended"].values())
+                number, kind = output["end"] + 1, output["kind"]
+                ends.update(output["ended"].values())
                 kinds[kind.split(" ")[0].split(".")[0].strip(",")] += 1
-                found += [f"{told['end']} ({kind}) {what}" for what in told["found"]]
-                for what in told["found"]:
-                    tell(f"{told['end']} ({kind}) {what}")
-                if told["seconds"] > seconds:
-                    seconds, slow = told["seconds"], f"{told['end']} ({kind})"
-                if told["bytes"] > most:
-                    most, large = told["bytes"], f"{told['end']} ({kind})"
-                if told["seconds"] > MOST_SECONDS or told["bytes"] > MOST_BYTES:
-                    found.append(f"{told['end']} ({kind}) {told['seconds']:.1f} s, {told['bytes'] / 1e6:.0f} MB")
-                    tell(found[-1])
+                results += [f"{output['end']} ({kind}) {what}" for what in output["found"]]
+                for what in output["found"]:
+                    tell(f"{output['end']} ({kind}) {what}")
+                if output["seconds"] > seconds:
+                    seconds, slow = output["seconds"], f"{output['end']} ({kind})"
+                if output["bytes"] > most:
+                    most, large = output["bytes"], f"{output['end']} ({kind})"
+                if output["seconds"] > MOST_SECONDS or output["bytes"] > MOST_BYTES:
+                    results.append(
+                        f"{output['end']} ({kind}) {output['seconds']:.1f} s, {output['bytes'] / 1e6:.0f} MB"
+                    )
+                    tell(results[-1])
                 if number % 1000 == 0:
-                    tell(f"{number} files: {dict(ends)}, {len(found)} findings, {seconds:.1f} s, {most / 1e6:.0f} MB")
+                    tell(f"{number} files: {dict(ends)}, {len(results)} findings, {seconds:.1f} s, {most / 1e6:.0f} MB")
             if worker.wait() != 0:
-                found.append(f"{begun['begin']} ({begun['kind']}) {begun['reader']}: died with {worker.returncode}")
-                tell(found[-1])
-                number = begun["begin"] + 1
+                results.append(f"{job['begin']} ({job['kind']}) {job['reader']}: died with {worker.returncode}")
+                tell(results[-1])
+                number = job["begin"] + 1
     return {
         "files": files,
         "seed": seed,
@@ -151,7 +159,7 @@ def run(files: int, seed: int, first: int = 0, tell: Callable[[str], None] = pri
         "slowest": slow,
         "most_megabytes": round(most / 1e6),
         "largest": large,
-        "findings": found,
+        "findings": results,
     }
 
 
@@ -164,19 +172,22 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     parser.add_argument("--work", type=int, nargs=2, help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.work:
-        work(*given.work, given.seed, given.folder)
+    options = parser.parse_args()
+    if options.work:
+        work(*options.work, options.seed, options.folder)
         return
-    found = run(
-        1 if given.only is not None else given.files, given.seed, given.only or 0, lambda line: print(line, flush=True)
+    result = run(
+        1 if options.only is not None else options.files,
+        options.seed,
+        options.only or 0,
+        lambda line: print(line, flush=True),
     )
-    print(json.dumps(found, indent=1))
-    if given.json:
+    print(json.dumps(result, indent=1))
+    if options.json:
         from ensue_studies.results import provenance
 
-        given.json.write_text(json.dumps(provenance() | found, indent=1) + "\n", encoding="utf-8")
-    sys.exit(bool(found["findings"]))
+        options.json.write_text(json.dumps(provenance() | result, indent=1) + "\n", encoding="utf-8")
+    sys.exit(bool(result["findings"]))
 
 
 if __name__ == "__main__":

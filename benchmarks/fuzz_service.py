@@ -97,27 +97,27 @@ def ask_often(port: int, stop: Event, told: Any) -> None:
     taken: list[float] = []
     told.send("ready")
     while not stop.is_set():
-        begun = time.perf_counter()
+        start_time = time.perf_counter()
         connection = HTTPConnection("127.0.0.1", port, timeout=60)
         connection.request("POST", "/v1/models/next/predict", SMALL, {"content-type": "application/json"})
         assert connection.getresponse().read().startswith(b'{"answers"')
         connection.close()
-        taken.append(time.perf_counter() - begun)
+        taken.append(time.perf_counter() - start_time)
         time.sleep(EVERY)
     told.send(taken)
 
 
 def sent(port: int, data: bytes, seconds: float) -> str:
     """The first status of what comes back to these bytes; ``closed`` where nothing does, ``waits`` for more of them."""
-    with socket.create_connection(("127.0.0.1", port), timeout=seconds) as one:
+    with socket.create_connection(("127.0.0.1", port), timeout=seconds) as entry:
         try:
-            one.sendall(data)
-            found = one.recv(64)
+            entry.sendall(data)
+            result = entry.recv(64)
         except TimeoutError:
             return "waits"
         except OSError:
             return "reset"
-    return found.split(b" ", 2)[1].decode("latin-1") if found.startswith(b"HTTP/1.1 ") else "closed"
+    return result.split(b" ", 2)[1].decode("latin-1") if result.startswith(b"HTTP/1.1 ") else "closed"
 
 
 def whole(path: str, body: bytes) -> bytes:
@@ -138,19 +138,19 @@ def mutated(count: int, draw: random.Random) -> Iterator[bytes]:
     }
     for number in range(count):
         path, body = draw.choice(list(bodies.items()))
-        found = bytearray(body if number % 2 else whole(path, body))
+        result = bytearray(body if number % 2 else whole(path, body))
         for _ in range(draw.randint(1, 6)):
-            at = draw.randrange(len(found) + 1)
+            at = draw.randrange(len(result) + 1)
             way = draw.randrange(4)
             if way == 0:
-                found[at:at] = draw.choice(PIECES + MORE)
+                result[at:at] = draw.choice(PIECES + MORE)
             elif way == 1:
-                found[at : at + draw.randint(1, 20)] = b""
+                result[at : at + draw.randint(1, 20)] = b""
             elif way == 2:
-                found[at : at + 1] = bytes([draw.randrange(256)])
+                result[at : at + 1] = bytes([draw.randrange(256)])
             else:
-                found[at:at] = found[at : at + draw.randint(1, 60)]
-        yield whole(path, bytes(found)) if number % 2 else bytes(found)
+                result[at:at] = result[at : at + draw.randint(1, 60)]
+        yield whole(path, bytes(result)) if number % 2 else bytes(result)
 
 
 def large() -> list[bytes]:
@@ -178,13 +178,13 @@ def made_up(port: int, count: int) -> Counter[str]:
     """Requests from the document, half of them whole, half broken; the statuses of their answers."""
     with urlopen(f"http://127.0.0.1:{port}/openapi.json") as answer:
         document = schemathesis.openapi.from_dict(json.load(answer))
-    operations: list[Any] = [found.ok() for found in document.get_all_operations()]  # type: ignore[union-attr]
-    told: Counter[str] = Counter()
+    operations: list[Any] = [result.ok() for result in document.get_all_operations()]  # type: ignore[union-attr]
+    output: Counter[str] = Counter()
     chosen = [
-        (one, mode)
-        for one in operations
+        (entry, mode)
+        for entry in operations
         for mode in (GenerationMode.POSITIVE, GenerationMode.NEGATIVE)
-        if mode is GenerationMode.POSITIVE or one.method != "get"
+        if mode is GenerationMode.POSITIVE or entry.method != "get"
     ]
     for operation, mode in chosen:
 
@@ -205,14 +205,14 @@ def made_up(port: int, count: int) -> Counter[str]:
             try:
                 path = request["url"].split(str(port), 1)[1]
                 connection.request(request["method"], path, given_body, {"content-type": "application/json"})
-                told[str(connection.getresponse().status)] += 1
+                output[str(connection.getresponse().status)] += 1
             except (HTTPException, ValueError, OSError, UnicodeError) as error:  # it was never a request
-                told[type(error).__name__] += 1
+                output[type(error).__name__] += 1
             finally:
                 connection.close()
 
         send()
-    return told
+    return output
 
 
 def milliseconds(taken: list[float]) -> dict[str, float]:
@@ -225,17 +225,17 @@ def milliseconds(taken: list[float]) -> dict[str, float]:
 def watched(port: int, work: Any) -> tuple[Any, dict[str, float]]:
     """Some work, and the times of the other client meanwhile."""
     context = multiprocessing.get_context("spawn")
-    stop, (ours, theirs) = context.Event(), context.Pipe()
-    client = context.Process(target=ask_often, args=(port, stop, theirs))
+    stop, (ours, peer) = context.Event(), context.Pipe()
+    client = context.Process(target=ask_often, args=(port, stop, peer))
     client.start()
     assert ours.recv() == "ready"
     try:
-        found = work()
+        result = work()
     finally:
         stop.set()
     taken = ours.recv()
     client.join()
-    return found, milliseconds(taken)
+    return result, milliseconds(taken)
 
 
 def run(count: int, seed: int, place: Path) -> dict[str, Any]:
@@ -249,29 +249,29 @@ def run(count: int, seed: int, place: Path) -> dict[str, Any]:
         while not log.read_text().endswith("\n"):
             time.sleep(0.1)
         port = int(json.loads(log.read_text().splitlines()[0])["address"].rsplit(":", 1)[1])
-        draw, told = random.Random(seed), dict[str, Counter[str]]()
+        draw, output = random.Random(seed), dict[str, Counter[str]]()
 
         def send_all() -> None:
             with ThreadPoolExecutor(WORKERS) as pool:
                 heavy = [pool.submit(sent, port, data, 60.0) for data in large() * max(1, count // 1000)]
                 bytes_ = [pool.submit(sent, port, data, 1.0) for data in mutated(count // 2, draw)]
-                told["from the document"] = made_up(port, count - count // 2)
-                told["bytes changed"] = Counter(one.result() for one in bytes_)
-                told["large"] = Counter(one.result() for one in heavy)
+                output["from the document"] = made_up(port, count - count // 2)
+                output["bytes changed"] = Counter(entry.result() for entry in bytes_)
+                output["large"] = Counter(entry.result() for entry in heavy)
 
         try:
             _, alone = watched(port, lambda: time.sleep(ALONE))
-            begun = time.perf_counter()
+            start_time = time.perf_counter()
             _, beside = watched(port, send_all)
-            seconds = time.perf_counter() - begun
+            seconds = time.perf_counter() - start_time
         finally:
             process.terminate()
             code = process.wait(60)
     written = [json.loads(line) for line in log.read_text().splitlines()]
     return {
-        "requests": sum(counts.total() for counts in told.values()),
+        "requests": sum(counts.total() for counts in output.values()),
         "seconds": round(seconds, 1),
-        "answers": {kind: dict(sorted(counts.items())) for kind, counts in told.items()},
+        "answers": {kind: dict(sorted(counts.items())) for kind, counts in output.items()},
         "status_500": sum(line.get("status") == 500 for line in written),
         "failures": sum(line.get("event") == "failure" for line in written),
         "other_client_alone": alone,
@@ -287,11 +287,11 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
-    with tempfile.TemporaryDirectory() as place:
-        found = run(args.requests, args.seed, Path(place))
-    print(json.dumps(found, indent=1))
+    with tempfile.TemporaryDirectory() as folder:
+        result = run(args.requests, args.seed, Path(folder))
+    print(json.dumps(result, indent=1))
     if args.json:
-        args.json.write_text(json.dumps({**provenance(), **found}, indent=1) + "\n")
+        args.json.write_text(json.dumps({**provenance(), **result}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

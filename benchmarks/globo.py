@@ -51,12 +51,12 @@ def verdict(hours: list[Hour]) -> dict[str, Any]:
     """In how many hours the model is above each rival, of those with enough targets; and the hours where it is not."""
     full = [hour.to_dict() for hour in hours if hour.targets >= LEAST]
     rivals = [name for name in full[0]["figures"] if name != "model"]
-    found: dict[str, Any] = {"hours": len(full), "least_targets": LEAST}
+    results: dict[str, Any] = {"hours": len(full), "least_targets": LEAST}
     for name in rivals:
         pairs = [(hour["figures"]["model"]["hr@20"], hour["figures"].get(name, {}).get("hr@20", 0.0)) for hour in full]
-        found[name] = {"above": sum(ours > theirs for ours, theirs in pairs)}
-        found[name]["closest"] = round(min(ours - theirs for ours, theirs in pairs), 4)
-    return found
+        results[name] = {"above": sum(ours > peer for ours, peer in pairs)}
+        results[name]["closest"] = round(min(ours - peer for ours, peer in pairs), 4)
+    return results
 
 
 def main() -> None:
@@ -76,21 +76,21 @@ def main() -> None:
             if report.stopped:
                 print(report, flush=True)
         predictor.save(model)
-        begun, last = time.perf_counter(), None
+        start_time, last = time.perf_counter(), None
         with only_writer(model):
             running = Stream(model, open_source(str(rest), print), StreamSettings())
             for status in running.run(follow=False, until=args.events):
                 last = status
-                print(f"{time.perf_counter() - begun:.0f} s: {status.sentence}", flush=True)
+                print(f"{time.perf_counter() - start_time:.0f} s: {status.sentence}", flush=True)
                 for hour in status.closed:
                     print(hour.to_dict(), flush=True)
         assert isinstance(last, Status)
-        found = last.to_dict() | {"seconds": round(time.perf_counter() - begun, 1)}
-        found["peak_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-        found["hour_by_hour"] = verdict(last.board.rows())
-    print(json.dumps({name: value for name, value in found.items() if name != "hours"}, indent=1))
+        result = last.to_dict() | {"seconds": round(time.perf_counter() - start_time, 1)}
+        result["peak_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+        result["hour_by_hour"] = verdict(last.board.rows())
+    print(json.dumps({name: value for name, value in result.items() if name != "hours"}, indent=1))
     if args.json:
-        write_result(args.json, {**provenance(), "model": args.model, **found})
+        write_result(args.json, {**provenance(), "model": args.model, **result})
 
 
 if __name__ == "__main__":

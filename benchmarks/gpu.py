@@ -84,17 +84,17 @@ def compared(task: str, model: str, device: str) -> dict[str, Any]:
     names = {setting.name for setting in settings_of(task, model) if setting.default != 0}
     settings = {name: 1 for name in ("epochs", MIN_STEPS, "min_users") if name in names}
     row: dict[str, Any] = {"task": task, "model": model}
-    found = []
+    results = []
     for name in ("cpu", device):
-        begun = time.perf_counter()
+        start_time = time.perf_counter()
         try:
             estimator = ESTIMATORS[task](model, seed=0, device=name, **settings).fit(*data)
-            found.append(answers(estimator, queries))
+            results.append(answers(estimator, queries))
         except FAILURES as error:
             return {**row, "failed_on": name, "error": f"{type(error).__name__}: {error}"[:300]}
-        row[f"seconds_{name}"] = round(time.perf_counter() - begun, 2)
-    same = sum(len(first & second) for first, second in zip(*found, strict=True))
-    return {**row, "same_answers": round(same / sum(map(len, found[0])), 4)}
+        row[f"seconds_{name}"] = round(time.perf_counter() - start_time, 2)
+    same = sum(len(first & second) for first, second in zip(*results, strict=True))
+    return {**row, "same_answers": round(same / sum(map(len, results[0])), 4)}
 
 
 def lines(path: Path) -> Iterator[str]:
@@ -159,7 +159,7 @@ def main() -> None:
     parser.add_argument("--models", nargs="+", help="of the first table [default: every network]")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    found: dict[str, Any] = {**provenance(), "networks": [], "at_size": []}
+    results: dict[str, Any] = {**provenance(), "networks": [], "at_size": []}
     tables: list[tuple[str, Iterable[dict[str, Any]]]] = [
         (
             "networks",
@@ -175,9 +175,9 @@ def main() -> None:
     for table, rows in tables:
         for row in rows:
             print(json.dumps(row), flush=True)
-            found[table].append(row)
+            results[table].append(row)
             if options.json:
-                options.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+                options.json.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

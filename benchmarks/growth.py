@@ -42,7 +42,7 @@ def measure(model: str, train: list[History], test: list[History]) -> dict[str, 
     """Return the size of a part, and CPU seconds of fit and evaluate."""
     data, held_out = Histories.of(train), Histories.of(test)
     predictor = NextPredictor(model, settings=SETTINGS[model], device="cpu")
-    begun = time.process_time()
+    start_time = time.process_time()
     for _ in predictor.fit(data):
         pass
     fitted = time.process_time()
@@ -51,7 +51,7 @@ def measure(model: str, train: list[History], test: list[History]) -> dict[str, 
         "model": model,
         "events": len(data.ids),
         "items": predictor.metadata.values,
-        "fit": round(fitted - begun, 2),
+        "fit": round(fitted - start_time, 2),
         "evaluate": round(time.process_time() - fitted, 2),
     }
 

@@ -44,9 +44,9 @@ Ask = Callable[[Any], Answered]
 def timed(ask: Ask, record: History | Text, level: str) -> tuple[float, Answered]:
     """Milliseconds of the processor, and the answer."""
     kernels.load(level)
-    begun = time.process_time()
+    start_time = time.process_time()
     answer = ask(record)
-    return 1000 * (time.process_time() - begun), answer
+    return 1000 * (time.process_time() - start_time), answer
 
 
 def differs(ours: Answered, theirs: Answered) -> bool:
@@ -67,13 +67,13 @@ def compare(name: str, ask: Ask, records: Sequence[History | Text]) -> dict[str,
     levels = {"compiled": kernels.LEVELS[-1], "reference": "off"}
     for number, record in enumerate(records):
         order = list(levels) if number % 2 else list(levels)[::-1]
-        found = {kind: timed(ask, record, levels[kind]) for kind in order}
-        for kind, (took, _) in found.items():
+        results = {kind: timed(ask, record, levels[kind]) for kind in order}
+        for kind, (took, _) in results.items():
             times[kind].append(took)
-        ours, theirs = found["compiled"][1], found["reference"][1]
-        same += [choice.value for choice in ours.choices] == [choice.value for choice in theirs.choices]
-        other += differs(ours, theirs)
-        scores = {choice.value: choice.score for choice in theirs.choices}
+        ours, peer = results["compiled"][1], results["reference"][1]
+        same += [choice.value for choice in ours.choices] == [choice.value for choice in peer.choices]
+        other += differs(ours, peer)
+        scores = {choice.value: choice.score for choice in peer.choices}
         gaps = [abs(choice.score - scores[choice.value]) for choice in ours.choices if choice.value in scores]
         furthest = max([furthest, *gaps])
     row: dict[str, Any] = {"model": name, "asked": len(records), "lists_equal": same, "differ_beyond_ties": other}

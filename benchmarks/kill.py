@@ -291,13 +291,13 @@ def read_kafka(address: str) -> None:
 
 def state(folder: Path) -> dict[str, Any]:
     """What must be equal, whatever was killed."""
-    found = json.loads((folder / "stream.json").read_text())
+    result = json.loads((folder / "stream.json").read_text())
     rejects = folder.with_name(f"{folder.name}.rejects.jsonl")
     places = [json.loads(line) for line in rejects.read_text().splitlines()]
     return {
-        "counts": found["counts"],
-        "hours": [[row["hour"], row["events"], row["targets"]] for row in found["hours"]],
-        "position": found["position"] if "entry" not in json.dumps(found["position"]) else None,
+        "counts": result["counts"],
+        "hours": [[row["hour"], row["events"], row["targets"]] for row in result["hours"]],
+        "position": result["position"] if "entry" not in json.dumps(result["position"]) else None,
         "rejects": sorted([entry["reason"], entry["line"]] for entry in places),
     }
 
@@ -390,13 +390,13 @@ def main() -> None:
     rows = []
     cases = args.cases.split(",")
     for kind in args.sources.split(",") if "stream" in cases else ():
-        with tempfile.TemporaryDirectory() as place:
+        with tempfile.TemporaryDirectory() as folder:
             draw = random.Random(args.seed)
-            rows.append(check(kind, args.kills, args.events, Path(place), draw, args.consumers, args.models))
+            rows.append(check(kind, args.kills, args.events, Path(folder), draw, args.consumers, args.models))
         print(json.dumps(rows[-1]), flush=True)
     for case in (case for case in cases if case != "stream"):
-        with tempfile.TemporaryDirectory() as place:
-            rows.append(CASES[case](args.kills, Path(place), random.Random(args.seed)))
+        with tempfile.TemporaryDirectory() as folder:
+            rows.append(CASES[case](args.kills, Path(folder), random.Random(args.seed)))
         print(json.dumps(rows[-1]), flush=True)
     if args.json:
         args.json.write_text(json.dumps({**provenance(), "rows": rows}, indent=1) + "\n")

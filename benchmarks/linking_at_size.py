@@ -92,16 +92,16 @@ def ranked(corpus: Corpus, num_posts: int, num_articles: int) -> dict[str, Any]:
         make(corpus, num_posts, num_articles, folder)
         size = (folder / "posts.csv").stat().st_size
         link = [sys.executable, "-c", RUN, "link", str(folder / "articles.csv"), str(folder / "posts.csv")]
-        begun = time.perf_counter()
-        told = subprocess.run(
+        start_time = time.perf_counter()
+        output = subprocess.run(
             [*link, "-o", str(folder / "ranked.csv")], capture_output=True, text=True, env={**os.environ, **THREADS}
         )
-        seconds = time.perf_counter() - begun
-        if told.returncode:
-            raise SystemExit(told.stderr)
+        seconds = time.perf_counter() - start_time
+        if output.returncode:
+            raise SystemExit(output.stderr)
         written = pl.scan_csv(folder / "ranked.csv").select(pl.len()).collect().item()
         assert written == num_posts, f"{written} of {num_posts} posts were written"
-    cpu, memory = map(float, told.stderr.split("\n")[-2].split())
+    cpu, memory = map(float, output.stderr.split("\n")[-2].split())
     row = {
         "posts": num_posts,
         "articles": num_articles,
@@ -123,11 +123,11 @@ def answers(corpus: Corpus, predictor: LinkPredictor, name: str) -> list[dict[st
     for evidence in (False, True):
         taken = []
         for record in asked:
-            begun = time.process_time()
+            start_time = time.process_time()
             predictor.predict([record], 10, evidence=evidence)
-            taken.append(1000 * (time.process_time() - begun))
-        told = {f"p{part}_ms": round(float(np.percentile(taken[WARM:], part)), 2) for part in (50, 95)}
-        rows.append({"model": name, "articles": len(predictor.articles), "evidence": evidence, **told})
+            taken.append(1000 * (time.process_time() - start_time))
+        output = {f"p{part}_ms": round(float(np.percentile(taken[WARM:], part)), 2) for part in (50, 95)}
+        rows.append({"model": name, "articles": len(predictor.articles), "evidence": evidence, **output})
         print(rows[-1], flush=True)
     return rows
 
@@ -139,16 +139,16 @@ def main() -> None:
     parser.add_argument("--sizes", default="10000x10,100000x10,1000000x10,10000x1000,100000x1000,1000000x1000")
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--json", type=Path)
-    given = parser.parse_args()
-    corpus, _ = read_corpus(given.data)
+    options = parser.parse_args()
+    corpus, _ = read_corpus(options.data)
     single = answers(corpus, LinkPredictor.untrained(corpus.articles, corpus.posts), "best, untrained")
-    if given.folder is not None:
-        single += answers(corpus, LinkPredictor.load(given.folder), "best, trained")
-    sizes = [[int(part) for part in size.split("x")] for size in given.sizes.split(",") if size]
+    if options.folder is not None:
+        single += answers(corpus, LinkPredictor.load(options.folder), "best, trained")
+    sizes = [[int(part) for part in size.split("x")] for size in options.sizes.split(",") if size]
     rows = [ranked(corpus, num_posts, num_articles) for num_posts, num_articles in sizes]
-    if given.json:
-        told = {**provenance(), "answers": single, "sizes": rows}
-        given.json.write_text(json.dumps(told, indent=1) + "\n")
+    if options.json:
+        output = {**provenance(), "answers": single, "sizes": rows}
+        options.json.write_text(json.dumps(output, indent=1) + "\n")
 
 
 if __name__ == "__main__":

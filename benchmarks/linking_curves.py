@@ -42,7 +42,7 @@ def curve(predictor: LinkPredictor, data: Corpus) -> Iterator[dict[str, Any]]:
         data: with parts ``train`` and ``valid``, or a tenth of it is held out.
     """
     _, held, _ = data.split(predictor.seed)
-    begun, lengths, seen = time.process_time(), list[dict[str, float]](), set[tuple[str, int]]()
+    start_time, lengths, seen = time.process_time(), list[dict[str, float]](), set[tuple[str, int]]()
     for report in predictor.fit(data):
         network = predictor.network
         assert isinstance(network, Linker)
@@ -52,17 +52,17 @@ def curve(predictor: LinkPredictor, data: Corpus) -> Iterator[dict[str, Any]]:
         started, ended = (report.stage, 0) not in seen, report.step == report.steps
         if report.stage == "pretrain":  # the bag alone learns: its end is enough
             ended &= report.epoch == report.epochs
-        place = report.stage, 0 if started else report.epoch
-        if (not started and not ended) or place in seen:
+        location = report.stage, 0 if started else report.epoch
+        if (not started and not ended) or location in seen:
             continue
-        seen.add(place)
+        seen.add(location)
         yield {
-            "stage": place[0],
-            "epoch": place[1],
+            "stage": location[0],
+            "epoch": location[1],
             "loss": report.loss,
             **parts(predictor, network, held),
             "gradients": {name: float(np.mean([own[name] for own in lengths])) for name in lengths[0]},
-            "cpu_s": round(time.process_time() - begun, 1),
+            "cpu_s": round(time.process_time() - start_time, 1),
         }
         network.train()
         lengths = []

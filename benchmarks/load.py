@@ -82,8 +82,8 @@ async def send_all(port: int, bodies: list[bytes], rate: float, seconds: float, 
     pool: asyncio.Queue[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = asyncio.Queue()
     for _ in range(CONNECTIONS):
         pool.put_nowait(await asyncio.open_connection("127.0.0.1", port))
-    told: list[Told] = []
-    begun = time.perf_counter()
+    output: list[Told] = []
+    start_time = time.perf_counter()
 
     async def one(due: float, body: bytes) -> None:
         connection = await pool.get()
@@ -94,24 +94,24 @@ async def send_all(port: int, bodies: list[bytes], rate: float, seconds: float, 
             connection[1].close()
             connection = await asyncio.open_connection("127.0.0.1", port)
         pool.put_nowait(connection)
-        told.append(Told(due, time.perf_counter() - begun - due, status))
+        output.append(Told(due, time.perf_counter() - start_time - due, status))
 
-    other = asyncio.create_task(then(begun))
+    other = asyncio.create_task(then(start_time))
     tasks = []
     for number in range(round(rate * seconds)):
         due = number / rate
-        await asyncio.sleep(max(0.0, begun + due - time.perf_counter()))
+        await asyncio.sleep(max(0.0, start_time + due - time.perf_counter()))
         tasks.append(asyncio.create_task(one(due, bodies[number % len(bodies)])))
     await asyncio.gather(*tasks)
     await other
     while not pool.empty():
         pool.get_nowait()[1].close()
-    return told
+    return output
 
 
 def figures(told: list[Told]) -> dict[str, Any]:
     """Milliseconds and errors."""
-    taken = [1000 * one.taken for one in told if one.status == 200]
+    taken = [1000 * entry.taken for entry in told if entry.status == 200]
     places = np.percentile(taken, [50, 95, 99, 100]) if taken else [float("nan")] * 4
     names = ("p50_ms", "p95_ms", "p99_ms", "max_ms")
     latencies = {name: round(float(value), 1) for name, value in zip(names, places, strict=True)}
@@ -146,13 +146,13 @@ def run(args: argparse.Namespace, place: Path) -> dict[str, Any]:
         await asyncio.sleep(max(0.0, begun + 2 * args.seconds / 3 - time.perf_counter()))
         moments["update"] = time.perf_counter() - begun
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        status, said = await exchange(reader, writer, "/v1/models/next/update", json.dumps({"records": new}).encode())
+        status, output = await exchange(reader, writer, "/v1/models/next/update", json.dumps({"records": new}).encode())
         writer.close()
         moments["update_seconds"] = time.perf_counter() - begun - moments["update"]
-        print(f"update: {status} {said[:200].decode()}", flush=True)
+        print(f"update: {status} {output[:200].decode()}", flush=True)
 
     try:
-        told = asyncio.run(send_all(port, bodies, args.rate, args.seconds, then))
+        printed = asyncio.run(send_all(port, bodies, args.rate, args.seconds, then))
         metrics = _metrics(port)
     finally:
         process.terminate()
@@ -166,13 +166,13 @@ def run(args: argparse.Namespace, place: Path) -> dict[str, Any]:
         "rate": args.rate,
         "seconds": args.seconds,
         "evidence": args.evidence,
-        "all": figures(told),
+        "all": figures(printed),
         **{
-            name: figures([one for one in told if 0 <= one.due - moments[name] < length])
+            name: figures([entry for entry in printed if 0 <= entry.due - moments[name] < length])
             for name, length in windows.items()
         },
         "update_seconds": round(moments["update_seconds"], 1),
-        "cpu_ms_a_request": round(1000 * (_value(metrics, "process_cpu_seconds_total") - before) / len(told), 2),
+        "cpu_ms_a_request": round(1000 * (_value(metrics, "process_cpu_seconds_total") - before) / len(printed), 2),
         "records_a_batch": round(batches["sum"] / batches["count"], 2),
         "swaps": _value(metrics, 'ensue_model_swaps_total{model="next"}'),
         "version": versions.current(folder),
@@ -200,11 +200,11 @@ def main() -> None:
     parser.add_argument("--evidence", action="store_true")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
-    with tempfile.TemporaryDirectory() as place:
-        found = run(args, Path(place))
-    print(json.dumps(found, indent=1))
+    with tempfile.TemporaryDirectory() as folder:
+        result = run(args, Path(folder))
+    print(json.dumps(result, indent=1))
     if args.json:
-        args.json.write_text(json.dumps({**provenance(), **found}, indent=1) + "\n")
+        args.json.write_text(json.dumps({**provenance(), **result}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -41,28 +41,28 @@ def write_clicks(path: Path, clicks: int, items: int) -> None:
     random = np.random.default_rng(0)
     lengths = random.geometric(1 / MEAN, clicks // (MEAN - 1) + 1)  # more than enough
     session = np.repeat(np.arange(len(lengths)), lengths)[:clicks]
-    place = np.arange(len(session)) - np.searchsorted(session, session)
+    location = np.arange(len(session)) - np.searchsorted(session, session)
     drawn = (items * random.random(len(session)) ** 3).astype(np.int64)
     near = np.roll(drawn, 1) + random.integers(1, NEAR, len(session))
-    item = np.where((place > 0) & (random.random(len(session)) < 0.5), near % items, drawn)
+    item = np.where((location > 0) & (random.random(len(session)) < 0.5), near % items, drawn)
     begins = BEGIN + (session % VISITS) * DAY + random.integers(0, DAY // 4, len(lengths))[session]
-    frame = {"user": session // VISITS, "item": item * 7 + 1000, "time": begins + 40 * place}
+    frame = {"user": session // VISITS, "item": item * 7 + 1000, "time": begins + 40 * location}
     pl.DataFrame(frame).write_csv(path)
 
 
 def child(path: Path, model: str) -> dict[str, Any]:
     """Read, cut and learn, in this process."""
-    begun = time.perf_counter()
+    start_time = time.perf_counter()
     users, _ = read(path, gap=0)
-    seconds = {"read": time.perf_counter() - begun}
-    begun = time.perf_counter()
+    seconds = {"read": time.perf_counter() - start_time}
+    start_time = time.perf_counter()
     sessions = cut(users, GAP)
-    seconds["cut"] = time.perf_counter() - begun
+    seconds["cut"] = time.perf_counter() - start_time
     after_reading = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    begun = time.perf_counter()
+    start_time = time.perf_counter()
     predictor = NextPredictor(model, settings={"epochs": 1, "refit": False}, seed=0, device="cpu")
     *_, last = predictor.fit(sessions)
-    seconds["train"] = time.perf_counter() - begun
+    seconds["train"] = time.perf_counter() - start_time
     return {
         "clicks": len(sessions.ids),
         "items": len(sessions.vocabulary.values),
@@ -95,10 +95,10 @@ def main() -> None:
         megabytes = path.stat().st_size / 1e6
         command = [sys.executable, __file__, "--child", str(path), "--model", args.model]
         done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-    found = {**provenance(), "model": args.model, "file_mb": round(megabytes), **json.loads(done.stdout)}
-    print(json.dumps(found, indent=1))
+    results = {**provenance(), "model": args.model, "file_mb": round(megabytes), **json.loads(done.stdout)}
+    print(json.dumps(results, indent=1))
     if args.json:
-        args.json.write_text(json.dumps(found, indent=1) + "\n")
+        args.json.write_text(json.dumps(results, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -35,32 +35,32 @@ ASKED = 400
 
 def find(folder: Path, stem: str) -> Path:
     """The file, whichever way it is packed."""
-    (found,) = sorted(folder.glob(f"{stem}.txt*"))[:1] or [folder / f"{stem}.txt"]
-    return found
+    (result,) = sorted(folder.glob(f"{stem}.txt*"))[:1] or [folder / f"{stem}.txt"]
+    return result
 
 
 def trained(model: str, settings: dict[str, Any], data: Histories, valid: Histories) -> tuple[NextPredictor, float]:
     """The model and the seconds that it took."""
-    begun, predictor = time.perf_counter(), NextPredictor(model, settings=settings)
+    start_time, predictor = time.perf_counter(), NextPredictor(model, settings=settings)
     for _ in predictor.fit(data, valid):
         pass
-    return predictor, time.perf_counter() - begun
+    return predictor, time.perf_counter() - start_time
 
 
 def scores(predictor: NextPredictor, test: Histories, newcomers: frozenset[str]) -> dict[str, dict[str, float]]:
     """Micro MRR and hits of what followed, of known users and of newcomers; what the model does not know is a miss."""
     known = test.encode(predictor.vocabulary, drop_unknown=True)
-    ranks, _, place = predictor.ranks(known, hide=True)
-    new = np.array([predictor.vocabulary.value(int(known.ids[at])) in newcomers for at in place], bool)
+    ranks, _, location = predictor.ranks(known, hide=True)
+    new = np.array([predictor.vocabulary.value(int(known.ids[at])) in newcomers for at in location], bool)
     first = np.zeros(len(test.ids), bool)
     first[test.offsets[:-1]] = True
     names = np.array([False] * FIRST + [value in newcomers for value in test.vocabulary.values])
     all_new = int((names[test.ids] & ~first).sum())
-    found = {}
+    results = {}
     for name, own, targets in (("known", ranks[~new], int((~new).sum())), ("newcomers", ranks[new], all_new)):
         hits = {f"hit@{k}": float((own <= k).sum() / max(1, targets)) for k in (10, 100)}
-        found[name] = {"targets": targets, "mrr": float(metrics.reciprocal_rank(own).sum() / max(1, targets)), **hits}
-    return found
+        results[name] = {"targets": targets, "mrr": float(metrics.reciprocal_rank(own).sum() / max(1, targets)), **hits}
+    return results
 
 
 def moved(before: NextPredictor, after: NextPredictor, asked: list[History]) -> dict[str, float]:
@@ -96,16 +96,16 @@ def main() -> None:
     predictor, _ = trained(args.model, settings, early, valid)
     before = scores(predictor, test, newcomers)
     old = copy.deepcopy(predictor)
-    begun = time.perf_counter()
+    start_time = time.perf_counter()
     predictor.update(late)
-    update = time.perf_counter() - begun
+    update = time.perf_counter() - start_time
     whole, again = trained(args.model, settings, data, valid)
     asked = [
         History(record.values[:-1], record.times[:-1], record.id)
         for record in test.records()
         if len(record.values) > 1 and not newcomers & set(record.values)
     ][:ASKED]
-    found = {
+    results = {
         "data": args.folder.name,
         "model": args.model,
         "settings": settings,
@@ -119,9 +119,9 @@ def main() -> None:
         "answers after update": moved(old, predictor, asked),
         "answers of training on all": moved(old, whole, asked),
     }
-    print(json.dumps(found, indent=1))
+    print(json.dumps(results, indent=1))
     if args.json:
-        args.json.write_text(json.dumps({**provenance(), **found}, indent=1) + "\n")
+        args.json.write_text(json.dumps({**provenance(), **results}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -55,9 +55,9 @@ CALLS: dict[str, Call] = {
 
 def seconds(call: Call, scores: Tensor, alpha: float | Tensor, grad: Tensor) -> float:
     """One call, forward and backward."""
-    begun = time.process_time()
+    start_time = time.process_time()
     call(scores, alpha).backward(grad)  # type: ignore[no-untyped-call]
-    return time.process_time() - begun
+    return time.process_time() - start_time
 
 
 def measure(name: str, fixed: float | None) -> dict[str, object]:
@@ -68,23 +68,23 @@ def measure(name: str, fixed: float | None) -> dict[str, object]:
     if name == "ring":
         scores, grad = (part.movedim(-1, 0).contiguous().movedim(0, -1) for part in (scores, grad))
     learned = torch.linspace(1.1, 1.9, shape[1]).view(-1, 1, 1)
-    found: dict[str, list[float]] = {kind: [] for kind in CALLS}
+    results: dict[str, list[float]] = {kind: [] for kind in CALLS}
     for turn in range(REPEATS + 1):
         for kind, call in CALLS.items():
             alpha = learned.clone().requires_grad_() if fixed is None else fixed
             took = seconds(call, scores.detach().requires_grad_(), alpha, grad)
             if turn:  # the first warms up
-                found[kind].append(took)
+                results[kind].append(took)
 
     def ratio(kind: str) -> float:
-        pairs = zip(found["bisection"], found[kind], strict=True)
-        return round(statistics.median(theirs / mine for theirs, mine in pairs), 1)
+        pairs = zip(results["bisection"], results[kind], strict=True)
+        return round(statistics.median(peer / mine for peer, mine in pairs), 1)
 
     return {
         "shape": name,
         "size": list(shape),
         "alpha": fixed or "learned",
-        **{f"{kind}_ms": round(1e3 * statistics.median(own), 2) for kind, own in found.items()},
+        **{f"{kind}_ms": round(1e3 * statistics.median(own), 2) for kind, own in results.items()},
         "times_faster": ratio("ours"),
         "in_torch_times_faster": ratio("in_torch"),
     }
@@ -99,14 +99,14 @@ def main() -> None:
     rows = [measure(name, fixed) for name in SHAPES for fixed in (None, 1.5, 2.0)]
     print(*rows, sep="\n")
     if args.json:
-        found = {
+        results = {
             **provenance(),
             "kernels": kernels.level(),
             "threads": 1,
             "clock": "processor",
             "tables": {"entmax": rows},
         }
-        args.json.write_text(json.dumps(found, indent=1) + "\n")
+        args.json.write_text(json.dumps(results, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -183,12 +183,12 @@ def _cell(draw: random.Random, deep: int = 0) -> Any:
 def _json(draw: random.Random) -> tuple[str, bytes]:
     """Objects whose known fields hold anything."""
     names = draw.sample(NAMES, draw.randrange(1, 6))
-    found: list[Any] = [{name: _cell(draw) for name in names} for _ in range(draw.choice((1, 2, 5, 150)))]
+    results: list[Any] = [{name: _cell(draw) for name in names} for _ in range(draw.choice((1, 2, 5, 150)))]
     if draw.random() < 0.1:
-        found[draw.randrange(len(found))] = _cell(draw)
+        results[draw.randrange(len(results))] = _cell(draw)
     if draw.random() < 0.2:
-        return "json document", json.dumps(found, indent=draw.choice((None, 1))).encode()
-    return "json lines", "".join(json.dumps(line) + "\n" for line in found).encode()
+        return "json document", json.dumps(results, indent=draw.choice((None, 1))).encode()
+    return "json lines", "".join(json.dumps(line) + "\n" for line in results).encode()
 
 
 def _table(draw: random.Random) -> tuple[str, bytes]:

@@ -30,19 +30,19 @@ def measured(fit: Callable[[], Answer], queries: Sequence[Any], targets: Sequenc
         queries: raw queries.
         targets: (queries,) the true answer of each.
     """
-    begun = time.process_time()
+    start_time = time.process_time()
     answer = fit()
-    fitted = time.process_time() - begun
+    fitted = time.process_time() - start_time
     answer(queries[:20])
     seconds, milliseconds = [], []
     for _ in range(PASSES):
-        begun = time.process_time()
+        start_time = time.process_time()
         answers = answer(queries)
-        seconds.append(time.process_time() - begun)
+        seconds.append(time.process_time() - start_time)
     for query in queries[:SINGLE]:
-        begun = time.process_time()
+        start_time = time.process_time()
         answer([query])
-        milliseconds.append(1000 * (time.process_time() - begun))
+        milliseconds.append(1000 * (time.process_time() - start_time))
     hits = statistics.fmean(target in ranked for target, ranked in zip(targets, answers, strict=True))
     return {
         "fit_cpu_seconds": round(fitted, 2),

@@ -47,15 +47,15 @@ def eigenvectors(kind: str, lengths: Tensor) -> list[dict[str, Any]]:
     torch.manual_seed(0)
     mask = torch.arange(int(lengths.max())) < lengths[:, None]
     scores = torch.randn(*mask.shape, mask.shape[1])
-    found: dict[str, list[float]] = {method: [] for method in METHODS}
+    results: dict[str, list[float]] = {method: [] for method in METHODS}
     for _ in range(REPEATS):
         for method in METHODS:
-            begun = time.perf_counter()
+            start_time = time.perf_counter()
             find(scores, mask, method)
-            found[method].append(time.perf_counter() - begun)
+            results[method].append(time.perf_counter() - start_time)
     rows = []
-    for method, own in found.items():
-        ratio = statistics.median(mine / theirs for mine, theirs in zip(own, found["solve"], strict=True))
+    for method, own in results.items():
+        ratio = statistics.median(mine / peer for mine, peer in zip(own, results["solve"], strict=True))
         middle = 1e3 * statistics.median(own)
         rows.append(
             {"lengths": kind, "method": method, "milliseconds": round(middle, 2), "over_solve": round(ratio, 2)}
@@ -76,8 +76,8 @@ def main() -> None:
     for rows in tables.values():
         print(*rows, sep="\n")
     if args.json:
-        found = {**provenance(), "threads": torch.get_num_threads(), "tables": tables}
-        args.json.write_text(json.dumps(found, indent=1) + "\n")
+        results = {**provenance(), "threads": torch.get_num_threads(), "tables": tables}
+        args.json.write_text(json.dumps(results, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -111,12 +111,12 @@ def measured(items: int, dim: int, negatives: int, events: int, size: int, world
     model = SANSR(SANSRSettings(dim=dim, negatives=negatives, max_length=LENGTH), items + FIRST)
     model.sampler.count(torch.from_numpy(np.bincount(data.ids, minlength=items + FIRST)).float())
     windows, spent, marks = Windows(data, LENGTH - 1), [], [0]
-    begun = time.process_time()
+    start_time = time.process_time()
     for report in train(model, windows, None, schedule, optimizer=make_optimizer(model, schedule), seed=0):
-        spent.append(time.process_time() - begun)
+        spent.append(time.process_time() - start_time)
         marks.append(sent[0])
         peak = max(peak, resident())
-        begun = time.process_time()
+        start_time = time.process_time()
         if report.step == STEPS + WARM:
             break
     return {
@@ -153,10 +153,10 @@ def in_process(items: int, dim: int, negatives: int, events: int, size: int, wor
         )
         for rank in range(world)
     ]  # fmt: skip
-    outs = [one.communicate()[0] for one in started]
-    assert not any(one.returncode for one in started), "a run failed"
-    found: dict[str, float] = json.loads(outs[0].splitlines()[-1])
-    return found
+    outs = [entry.communicate()[0] for entry in started]
+    assert not any(entry.returncode for entry in started), "a run failed"
+    result: dict[str, float] = json.loads(outs[0].splitlines()[-1])
+    return result
 
 
 def calibrated() -> dict[str, float]:
@@ -165,9 +165,9 @@ def calibrated() -> dict[str, float]:
     for items, dim, negatives, size in CALIBRATED:
         step = shape(EVENTS, items, dim, negatives, size)
         rows.append([1.0, step["products"], step["rows"] * dim])
-        found = in_process(items, dim, negatives, EVENTS, size)
-        times.append(found["cpu"])
-        working.append((found["memory"] - held(items, dim, negatives), step["scores"], step["numbers"]))
+        result = in_process(items, dim, negatives, EVENTS, size)
+        times.append(result["cpu"])
+        working.append((result["memory"] - held(items, dim, negatives), step["scores"], step["numbers"]))
         print(items, dim, negatives, size, times[-1], *working[-1], file=sys.stderr)
     weights = 1 / np.array(times)  # relative errors count
     from scipy.optimize import nnls
@@ -221,18 +221,18 @@ def predict(
 def check(constants: dict[str, float], items: int, size: int) -> dict[str, Any]:
     """Predicted beside measured at one size, by one rank and by two."""
     dim, negatives, events = 64, 2048, items
-    one, two = (in_process(items, dim, negatives, events, size, world) for world in (1, 2))
-    said = [predict(constants, events, items, dim, negatives, size, world) for world in (1, 2)]
-    found = {
-        "cpu_seconds_a_step": (said[0]["cpu"], one["cpu"]),
-        "memory_mb": ((said[0]["memory"] - events * BYTES_AN_EVENT) / 1e6, one["memory"] / 1e6),
-        "kilobytes_to_the_group_a_step_2_ranks": (said[1]["given_to_the_group"] / 1e3, two["sent"] / 1e3),
+    entry, two = (in_process(items, dim, negatives, events, size, world) for world in (1, 2))
+    output = [predict(constants, events, items, dim, negatives, size, world) for world in (1, 2)]
+    results = {
+        "cpu_seconds_a_step": (output[0]["cpu"], entry["cpu"]),
+        "memory_mb": ((output[0]["memory"] - events * BYTES_AN_EVENT) / 1e6, entry["memory"] / 1e6),
+        "kilobytes_to_the_group_a_step_2_ranks": (output[1]["given_to_the_group"] / 1e3, two["sent"] / 1e3),
     }
-    print(items, found, file=sys.stderr)
+    print(items, results, file=sys.stderr)
     return {
         "items": items, "events": events, "dim": dim, "negatives": negatives, "batch": size,
         **{name: {"predicted": round(a, 5), "measured": round(b, 5), "ratio": round(a / b, 3)}
-           for name, (a, b) in found.items()},
+           for name, (a, b) in results.items()},
     }  # fmt: skip
 
 
@@ -240,15 +240,15 @@ def whole(constants: dict[str, float], args: argparse.Namespace) -> dict[str, An
     """An epoch at any size on so many ranks; the speed of the network is given, not measured."""
     targets, sessions = args.events * (1 - 1 / MEAN), args.events // MEAN
     size = CORE_SCHEDULE.fitted(sessions, round(targets)).batch_size
-    said = predict(constants, args.events, args.items, args.dim, args.negatives, size, args.ranks)
-    steps = targets / (said["targets"] * args.ranks)
-    seconds = said["cpu"] + said["sent"] / args.bandwidth
+    output = predict(constants, args.events, args.items, args.dim, args.negatives, size, args.ranks)
+    steps = targets / (output["targets"] * args.ranks)
+    seconds = output["cpu"] + output["sent"] / args.bandwidth
     return {
         "events": args.events, "items": args.items, "dim": args.dim, "batch": size, "ranks": args.ranks,
         "steps_an_epoch": round(steps), "hours_an_epoch": round(steps * seconds / 3600, 2),
-        "seconds_a_step": round(seconds, 4), "of_it_network": round(said["sent"] / args.bandwidth, 4),
-        "megabytes_sent_a_step_and_rank": round(said["sent"] / 1e6, 2),
-        "gigabytes_a_rank": round((said["memory"] + 4 * args.items * args.dim) / 1e9, 2),
+        "seconds_a_step": round(seconds, 4), "of_it_network": round(output["sent"] / args.bandwidth, 4),
+        "megabytes_sent_a_step_and_rank": round(output["sent"] / 1e6, 2),
+        "gigabytes_a_rank": round((output["memory"] + 4 * args.items * args.dim) / 1e9, 2),
     }  # fmt: skip
 
 
@@ -272,17 +272,17 @@ def main() -> None:
             print(json.dumps(measured(items, dim, negatives, events, size, world > 1)))
         return
     if args.constants:
-        found = whole(json.loads(args.constants.read_text())["constants"], args)
+        results = whole(json.loads(args.constants.read_text())["constants"], args)
     else:
         constants = calibrated()
-        sizes = [check(constants, *map(int, one.split(":"))) for one in args.check.split(",")]
-        found = {**provenance(), "constants": constants, "checks": sizes, "predictions": []}
+        sizes = [check(constants, *map(int, entry.split(":"))) for entry in args.check.split(",")]
+        results = {**provenance(), "constants": constants, "checks": sizes, "predictions": []}
         for machines in (1, 8, 64):
             args.ranks = machines
-            found["predictions"].append(whole(constants, args))
-    print(json.dumps(found, indent=1))
+            results["predictions"].append(whole(constants, args))
+    print(json.dumps(results, indent=1))
     if args.json:
-        args.json.write_text(json.dumps(found, indent=1) + "\n")
+        args.json.write_text(json.dumps(results, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -31,8 +31,8 @@ def write_log(folder: Path, events: int, items: int, files: int, *, texts: bool)
         sessions = events // 4 // files
         lengths = chance.geometric(0.25, sessions)
         begin, end = SPAN * file // files, SPAN * (file + 1) // files
-        place = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-        times = np.repeat(np.sort(chance.integers(begin, end, sessions)), lengths) + 37 * place
+        location = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        times = np.repeat(np.sort(chance.integers(begin, end, sessions)), lengths) + 37 * location
         drawn = (items ** chance.random(len(times))).astype(np.int64)
         owners = np.repeat(np.arange(sessions) + number, lengths)
         frame = pl.DataFrame(
@@ -100,11 +100,11 @@ def compare(options: argparse.Namespace, place: Path) -> list[dict[str, object]]
         shutil.rmtree(place / "prepared", ignore_errors=True)
         for name in STEPS:
             runs[name].append(measure(name, log, place))
-    (sequences,) = {run["sequences"] for found in runs.values() for run in found}
-    cpu = {name: statistics.median(run["cpu"] for run in found) for name, found in runs.items()}
+    (sequences,) = {run["sequences"] for result in runs.values() for run in result}
+    cpu = {name: statistics.median(run["cpu"] for run in result) for name, result in runs.items()}
     rows = []
-    for name, found in runs.items():
-        peak = max(run["megabytes"] for run in found)
+    for name, result in runs.items():
+        peak = max(run["megabytes"] for run in result)
         print(f"{name:16} {cpu[name]:7.1f} CPU s {peak:6.0f} MB   {cpu[name] / cpu['polars']:.2f} x polars")
         rows.append(
             {

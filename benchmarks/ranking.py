@@ -44,16 +44,16 @@ def child(num_posts: int, num_articles: int) -> dict[str, float]:
     texts, ids = made(num_posts, POST, 1), pl.Series([f"p{number}" for number in range(num_posts)])
     about = pl.Series([], dtype=pl.String)
     posts = Posts(texts, ids, about, np.zeros(num_posts + 1, np.int64), rows=np.arange(num_posts))
-    before, begun = _peak(), time.perf_counter()
+    before, start_time = _peak(), time.perf_counter()
     predictor = LinkPredictor.untrained(articles, posts)
-    prepared = time.perf_counter() - begun
-    found = rank(predictor, articles, posts)
-    assert len(found.order) == num_posts
+    prepared = time.perf_counter() - start_time
+    result = rank(predictor, articles, posts)
+    assert len(result.order) == num_posts
     return {
         "posts": num_posts,
         "articles": num_articles,
         "prepare_s": round(prepared, 1),
-        "rank_s": round(time.perf_counter() - begun - prepared, 1),
+        "rank_s": round(time.perf_counter() - start_time - prepared, 1),
         "texts_mb": round(before),
         "peak_mb": round(_peak()),
         "whole_table_mb": round(num_posts * num_articles * 8 / 2**20),

@@ -27,10 +27,10 @@ def write_clicks(path: Path, num_sessions: int) -> int:
     chance = np.random.default_rng(0)
     lengths = chance.geometric(0.25, num_sessions)
     starts = 1_400_000_000 + np.sort(chance.integers(0, 30 * 86_400, num_sessions))
-    place = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    location = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
     sessions = np.repeat(np.arange(num_sessions) + 10_000_000, lengths)
     items = chance.zipf(1.2, lengths.sum()) % 50_000 + 200_000
-    frame = {"session_id": sessions, "item_id": items, "timestamp": np.repeat(starts, lengths) + 37 * place}
+    frame = {"session_id": sessions, "item_id": items, "timestamp": np.repeat(starts, lengths) + 37 * location}
     pl.DataFrame(frame).write_csv(path)
     return int(lengths.sum())
 
@@ -108,8 +108,8 @@ def main() -> None:
         for _ in range(options.repeats):
             for name in READERS:
                 runs[name].append(measure(name, path))
-    cpu = {name: statistics.median(run["cpu"] for run in found) for name, found in runs.items()}
-    peak = {name: max(run["megabytes"] for run in found) for name, found in runs.items()}
+    cpu = {name: statistics.median(run["cpu"] for run in result) for name, result in runs.items()}
+    peak = {name: max(run["megabytes"] for run in result) for name, result in runs.items()}
     rows = []
     for name in READERS:
         ratio = cpu["ensue"] / cpu[name]

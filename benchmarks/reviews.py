@@ -103,8 +103,8 @@ def stories(pool: Pool, share: float, seed: int) -> Iterator[Story]:
             relevant |= pool.related[:, article]
             if relevant.mean() >= share:
                 break
-        said = [pool.calibration.probabilities(own[:, chosen].max(1)) for own in (pool.scores, pool.alone)]
-        yield Story(start_odds(*said), pool.rows, relevant, pool.tfidf[:, chosen].max(1))
+        output = [pool.calibration.probabilities(own[:, chosen].max(1)) for own in (pool.scores, pool.alone)]
+        yield Story(start_odds(*output), pool.rows, relevant, pool.tfidf[:, chosen].max(1))
 
 
 def oracle(own: Walk, target: float) -> int:
@@ -114,8 +114,8 @@ def oracle(own: Walk, target: float) -> int:
 
 def first(own: Walk, enough: Mask) -> Stopped:
     """Where a rule stops that looks after every batch; at the reading's end where it never does."""
-    place = int(enough.argmax()) if enough.any() else len(enough) - 1
-    return int(own.read[place]), int(own.found[place])
+    location = int(enough.argmax()) if enough.any() else len(enough) - 1
+    return int(own.read[location]), int(own.found[location])
 
 
 def by_estimate(own: Walk, threshold: float) -> Stopped:
@@ -147,15 +147,15 @@ def knee(own: Walk) -> Stopped:
     """The knee of the gain curve is where it is farthest above the line from its start to where it stands."""
     tail = np.arange(own.read[-1] + BATCH, own.posts + BATCH, BATCH).clip(max=own.posts)  # all is found: it goes flat
     read = np.concatenate([own.read, tail])
-    found = np.concatenate([own.found, np.full(len(tail), own.found[-1])])
-    for place in range(len(read)):
-        gain, size = found[: place + 1], read[: place + 1]
+    result = np.concatenate([own.found, np.full(len(tail), own.found[-1])])
+    for index in range(len(read)):
+        gain, size = result[: index + 1], read[: index + 1]
         far = int((gain / max(gain[-1], 1) - size / size[-1]).argmax())
         before, after = gain[far] / size[far], (gain[-1] - gain[far] + 1) / (size[-1] - size[far] + 1)
         steep = KNEE - min(int(gain[far]), FEW)
         if size[-1] > size[far] and before / after >= max(steep, STEEP):
-            return int(read[place]), int(found[place])
-    return int(read[-1]), int(found[-1])
+            return int(read[index]), int(result[index])
+    return int(read[-1]), int(result[-1])
 
 
 def chao(story: Story, own: Walk, target: float) -> Stopped:
@@ -166,11 +166,11 @@ def chao(story: Story, own: Walk, target: float) -> Stopped:
     for low in range(0, own.posts, BATCH):
         for order in lists:
             met[order[low : low + BATCH]] += 1
-        one, two = (int((story.relevant & (met == times)).sum()) for times in (1, 2))
-        found = int(story.relevant[met > 0].sum())
-        if found >= SET and found >= target * (found + chao_bound(one, two)):
+        entry, two = (int((story.relevant & (met == times)).sum()) for times in (1, 2))
+        result = int(story.relevant[met > 0].sum())
+        if result >= SET and result >= target * (result + chao_bound(entry, two)):
             break
-    return int((met > 0).sum()), found
+    return int((met > 0).sum()), result
 
 
 def chao_bound(one: int, two: int) -> float:
@@ -223,8 +223,8 @@ def halves(path: Path) -> tuple[Pool, Pool]:
         silent = pl.Series([""] * len(corpus.articles))
         corpus = Corpus(Articles(corpus.articles.bodies, silent, corpus.articles.ids), corpus.posts)
     posts = replace(corpus.posts, parts=None)
-    one, two = (replace(corpus, posts=half) for half in hold_out_posts(posts, 0.5)[:2])
-    return pool_of(one, two), pool_of(two, one)
+    entry, two = (replace(corpus, posts=half) for half in hold_out_posts(posts, 0.5)[:2])
+    return pool_of(entry, two), pool_of(two, entry)
 
 
 def measure(path: Path, given: argparse.Namespace) -> Iterator[dict[str, Any]]:
@@ -238,19 +238,21 @@ def measure(path: Path, given: argparse.Namespace) -> Iterator[dict[str, Any]]:
             for target, by_name in named.items():
                 kept = [name for number, name in enumerate(by_name) if number < OURS or seed < given.others // 2]
                 for name in kept:
-                    read, found = by_name[name](story, own, given.reviews * way + seed)
+                    read, result = by_name[name](story, own, given.reviews * way + seed)
                     runs.setdefault((target, name), []).append(
                         {
-                            "right": float(found >= target * own.relevant),
+                            "right": float(result >= target * own.relevant),
                             "read": read / own.posts,
                             "oracle": oracle(own, target) / own.posts,
-                            "recall": found / own.relevant,
+                            "recall": result / own.relevant,
                         }
                     )
     for (target, name), some in runs.items():
-        means = {key: round(float(np.mean([one[key] for one in some])), 4) for key in some[0]}
+        means = {key: round(float(np.mean([entry[key] for entry in some])), 4) for key in some[0]}
         over = {"over_oracle": round(means["read"] / means["oracle"], 3)}
-        right = [round(float(np.mean([one["right"] for one in part])), 3) for part in np.array_split(np.array(some), 2)]
+        right = [
+            round(float(np.mean([entry["right"] for entry in part])), 3) for part in np.array_split(np.array(some), 2)
+        ]
         row = {"data": path.name, "target": target, "rule": name, "reviews": len(some), "posts": len(new.scores)}
         yield {**row, **means, **over, "right_each_way": right}
 

@@ -71,12 +71,12 @@ def make(items: int, folder: Path) -> None:
 
 def sessions(items: int, num: int) -> list[tuple[History, str]]:
     """Sessions of one topic, and what follows."""
-    random, found = np.random.default_rng(7), []
+    random, results = np.random.default_rng(7), []
     for _ in range(num):
         topic = int(items // TOPIC * random.random() ** 2)
         values = [f"item{TOPIC * topic + at}" for at in random.integers(0, TOPIC, random.integers(2, 9)).tolist()]
-        found.append((History(tuple(values[:-1])), values[-1]))
-    return found
+        results.append((History(tuple(values[:-1])), values[-1]))
+    return results
 
 
 def middle(taken: list[float]) -> dict[str, float]:
@@ -86,7 +86,7 @@ def middle(taken: list[float]) -> dict[str, float]:
 def answers(predictor: NextPredictor, asked: list[tuple[History, str]]) -> dict[str, Any]:
     """Exact answers and answers by the index, in turn."""
     index, records = predictor.index, [record for record, _ in asked]
-    found: dict[str, Any] = {"index": predictor.metadata.index}
+    results: dict[str, Any] = {"index": predictor.metadata.index}
     for evidence in (False, True):
         taken: dict[str, dict[str, list[float]]] = {
             name: {"cpu_ms": [], "wall_ms": []} for name in ("exact", "by_index")
@@ -107,7 +107,7 @@ def answers(predictor: NextPredictor, asked: list[tuple[History, str]]) -> dict[
                 cpu = time.thread_time()
                 predictor.predict(records[low : low + BATCH], K, evidence=evidence)
                 rates[name].append(BATCH / (time.thread_time() - cpu))
-        found["with evidence" if evidence else "plain"] = {
+        results["with evidence" if evidence else "plain"] = {
             name: {
                 "one": {unit: middle(values[5:]) for unit, values in taken[name].items()},
                 "answers_a_cpu_second": round(float(np.median(rates[name]))),
@@ -117,15 +117,15 @@ def answers(predictor: NextPredictor, asked: list[tuple[History, str]]) -> dict[
     lists: dict[str, list[list[str]]] = {}
     for name, own in (("exact", None), ("by_index", index)):
         predictor.index = own
-        told = predictor.predict(records[:TARGETS], K, evidence=False)
-        lists[name] = [[choice.value for choice in answer.choices] for answer in told]
+        output = predictor.predict(records[:TARGETS], K, evidence=False)
+        lists[name] = [[choice.value for choice in answer.choices] for answer in output]
     hits = {
-        name: float(np.mean([target in one for one, (_, target) in zip(own, asked, strict=False)]))
+        name: float(np.mean([target in entry for entry, (_, target) in zip(own, asked, strict=False)]))
         for name, own in lists.items()
     }
-    overlap = [len({*one} & {*other}) / K for one, other in zip(lists["exact"], lists["by_index"], strict=True)]
-    found |= {"recall@20_of_what_followed": hits, "of_the_exact_list": round(float(np.mean(overlap)), 4)}
-    return found
+    overlap = [len({*entry} & {*other}) / K for entry, other in zip(lists["exact"], lists["by_index"], strict=True)]
+    results |= {"recall@20_of_what_followed": hits, "of_the_exact_list": round(float(np.mean(overlap)), 4)}
+    return results
 
 
 def with_lists(predictor: NextPredictor, records: list[History]) -> dict[str, Any]:
@@ -138,7 +138,7 @@ def with_lists(predictor: NextPredictor, records: list[History]) -> dict[str, An
     """
     random, values = np.random.default_rng(3), predictor.vocabulary.values
     forbidden = short = asked = 0
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
 
     def some(num: int) -> list[str]:
         return [values[at] for at in random.integers(0, len(values), num).tolist()]
@@ -158,8 +158,8 @@ def with_lists(predictor: NextPredictor, records: list[History]) -> dict[str, An
         ways[f"allow {number:,} held"] = lambda own, given=given: ((), given)
     for size, rounds in ((1, REQUESTS // 8), (BATCH, REQUESTS // 4 // BATCH)):
         parts = [records[low : low + size] for low in range(0, size * rounds, size)]
-        told = (predictor.predict(part, K, evidence=False) for part in parts)
-        best = [[[choice.value for choice in one.choices] for one in own] for own in told]
+        output = (predictor.predict(part, K, evidence=False) for part in parts)
+        best = [[[choice.value for choice in entry.choices] for entry in own] for own in output]
         taken, names = {name: np.zeros(rounds) for name in ways}, [*ways]
         for turn in range(rounds):
             for number in random.permutation(len(ways)).tolist():
@@ -167,7 +167,7 @@ def with_lists(predictor: NextPredictor, records: list[History]) -> dict[str, An
                 drawn = [[value for value in own if random.random() < 0.5] for own in best[at]]
                 lists = [ways[name](own) for own in drawn]
                 if "held" not in name:
-                    lists = [json.loads(json.dumps(one)) for one in lists]
+                    lists = [json.loads(json.dumps(entry)) for entry in lists]
                 cpu = time.thread_time()
                 permitted = predictor.filters_of([Rules.of(*pair) for pair in lists])
                 answers = predict_each(predictor, parts[at], permitted, K, evidence=False)
@@ -178,8 +178,8 @@ def with_lists(predictor: NextPredictor, records: list[History]) -> dict[str, An
                     short += len(chosen) < K
                     asked += name != "plain"
         plain = taken.pop("plain")
-        found["one at a time" if size == 1 else f"{size} together"] = {
-            "plain": {"cpu_ms": middle([1000 * one for one in plain])},
+        results["one at a time" if size == 1 else f"{size} together"] = {
+            "plain": {"cpu_ms": middle([1000 * entry for entry in plain])},
             **{
                 name: {
                     **{f"p{part}": round(float(np.percentile(own / plain, part)), 3) for part in (50, 95)},
@@ -189,7 +189,7 @@ def with_lists(predictor: NextPredictor, records: list[History]) -> dict[str, An
                 for name, own in taken.items()
             },
         }
-    return {"requests": asked, "forbidden": int(forbidden), "fewer_than_k": int(short), "cpu_ratio": found}
+    return {"requests": asked, "forbidden": int(forbidden), "fewer_than_k": int(short), "cpu_ratio": results}
 
 
 def totals(predictor: NextPredictor, records: list[History]) -> dict[str, float]:
@@ -227,26 +227,26 @@ def service(
 
     try:
         asyncio.run(send_all(port, [*bodies[:100], *listed[:100]], args.rate, 3, nothing))  # warm
-        found = []
+        results = []
         for sent in (bodies, listed):
             before = _value(_metrics(port), "process_cpu_seconds_total")
-            told = asyncio.run(send_all(port, sent, args.rate, args.seconds, nothing))
+            output = asyncio.run(send_all(port, sent, args.rate, args.seconds, nothing))
             cpu = _value(_metrics(port), "process_cpu_seconds_total") - before
-            found.append({**figures(told), "requests_a_cpu_second": round(len(told) / cpu)})
+            results.append({**figures(output), "requests_a_cpu_second": round(len(output) / cpu)})
         memory = proportional(process.pid)
     finally:
         process.terminate()
         process.wait(60)
         drain.wait(60)
     asked_by = {"workers": workers, "interval": interval, "rate": args.rate, "seconds": args.seconds}
-    return {**asked_by, **found[0], "memory_mb": round(memory / 2**20), "with_lists": found[1]}
+    return {**asked_by, **results[0], "memory_mb": round(memory / 2**20), "with_lists": results[1]}
 
 
 def proportional(pid: int) -> float:
     """Bytes of memory of a process and its children, each page divided by those that share it."""
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     lines = [
-        line for one in (str(pid), *children) for line in Path(f"/proc/{one}/smaps_rollup").read_text().splitlines()
+        line for entry in (str(pid), *children) for line in Path(f"/proc/{entry}/smaps_rollup").read_text().splitlines()
     ]
     return float(sum(1024 * int(line.split()[1]) for line in lines if line.startswith("Pss:")))
 
@@ -259,21 +259,21 @@ def run(items: int, args: argparse.Namespace, place: Path) -> dict[str, Any]:
     made = time.process_time() - cpu
     cpu = time.process_time()
     predictor = load(folder)
-    found: dict[str, Any] = {"items": items, "dim": DIM, "load_cpu_seconds": round(time.process_time() - cpu, 2)}
-    print(f"{items:,} items: made in {made:.0f} CPU s, loaded in {found['load_cpu_seconds']}", flush=True)
+    results: dict[str, Any] = {"items": items, "dim": DIM, "load_cpu_seconds": round(time.process_time() - cpu, 2)}
+    print(f"{items:,} items: made in {made:.0f} CPU s, loaded in {results['load_cpu_seconds']}", flush=True)
     asked = sessions(items, TARGETS)
-    found |= answers(predictor, asked)
-    print(json.dumps(found), flush=True)
-    found["lists"] = with_lists(predictor, [record for record, _ in sessions(items, REQUESTS // 4)])
-    print(json.dumps(found["lists"]), flush=True)
-    found["total_off"] = totals(predictor, [record for record, _ in asked[:512]])
-    print(json.dumps(found["total_off"]), flush=True)
+    results |= answers(predictor, asked)
+    print(json.dumps(results), flush=True)
+    results["lists"] = with_lists(predictor, [record for record, _ in sessions(items, REQUESTS // 4)])
+    print(json.dumps(results["lists"]), flush=True)
+    results["total_off"] = totals(predictor, [record for record, _ in asked[:512]])
+    print(json.dumps(results["total_off"]), flush=True)
     del predictor
-    found["service"] = []
+    results["service"] = []
     for workers, interval in ((workers, interval) for interval in args.intervals for workers in args.workers):
-        found["service"].append(service(folder, items, asked, workers, interval, args))
-        print(json.dumps(found["service"][-1]), flush=True)
-    return found
+        results["service"].append(service(folder, items, asked, workers, interval, args))
+        print(json.dumps(results["service"][-1]), flush=True)
+    return results
 
 
 def main() -> None:
@@ -288,8 +288,8 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     torch.set_num_threads(1)
-    with tempfile.TemporaryDirectory() as place:
-        rows = [run(items, args, Path(place)) for items in args.items]
+    with tempfile.TemporaryDirectory() as folder:
+        rows = [run(items, args, Path(folder)) for items in args.items]
     if args.json:
         args.json.write_text(json.dumps({**provenance(), "k": K, "rows": rows}, indent=1) + "\n")
 

@@ -88,14 +88,14 @@ class Ours:
     def turn(self, number: int) -> tuple[float, int]:
         """Seconds of the next batches, from data to optimiser, and their targets."""
         parts = [self.plan[at % len(self.plan)] for at in range(number * BATCHES, (number + 1) * BATCHES)]
-        begun, targets = time.perf_counter(), 0
+        start_time, targets = time.perf_counter(), 0
         for index in parts:
             batch = self.windows.batch(index)
             self.optimizer.zero_grad()
             self.model.loss(batch).backward()
             self.optimizer.step()
             targets += batch.num_targets
-        return time.perf_counter() - begun, targets
+        return time.perf_counter() - start_time, targets
 
 
 class RecBole:
@@ -155,11 +155,11 @@ def main() -> None:
             seconds, done = peer.turn(number)
             times[name].append(seconds * targets / done)
     rows = []
-    for name, found in times.items():
+    for name, result in times.items():
         same = f"sansr, {name.split(', ')[1]}"  # the same loss
-        pairs = [ours / other for ours, other in zip(times[same][1:], found[1:], strict=True)]
-        middle = statistics.median(found[1:])
-        spread = [round(min(found[1:]), 1), round(max(found[1:]), 1)]
+        pairs = [ours / other for ours, other in zip(times[same][1:], result[1:], strict=True)]
+        middle = statistics.median(result[1:])
+        spread = [round(min(result[1:]), 1), round(max(result[1:]), 1)]
         row = {"model": name, "items": num_ids - FIRST, "targets": targets, "seconds_an_epoch": round(middle, 1)}
         rows.append({**row, "spread": spread, "sansr_over_it": round(statistics.median(pairs), 2)})
         print(rows[-1])

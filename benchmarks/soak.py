@@ -89,9 +89,9 @@ def client(port: int, count: int, seed: int, told: Callable[[str], None]) -> Non
     for _ in range(count):
         asked = question(draw)
         if draw.random() < 0.03 and asked.body:
-            with socket.create_connection(("127.0.0.1", port), timeout=60) as one:
+            with socket.create_connection(("127.0.0.1", port), timeout=60) as entry:
                 head = f"POST {asked.path} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n"
-                one.sendall(
+                entry.sendall(
                     f"{head}content-length: {len(asked.body)}\r\n\r\n".encode() + asked.body[: len(asked.body) // 2]
                 )
             told("cut off")
@@ -134,7 +134,7 @@ def run(count: int, workers: int, seed: int, fuzzed: int, place: Path) -> dict[s
             if counts.total() % SAMPLE == 0:
                 samples.append((counts.total(), round(resident(pids), 1)))
 
-    begun = time.perf_counter()
+    start_time = time.perf_counter()
     threads = [
         threading.Thread(target=client, args=(port, count // CLIENTS, seed + number, told)) for number in range(CLIENTS)
     ]
@@ -142,7 +142,7 @@ def run(count: int, workers: int, seed: int, fuzzed: int, place: Path) -> dict[s
         thread.start()
     for thread in threads:
         thread.join()
-    seconds = time.perf_counter() - begun
+    seconds = time.perf_counter() - start_time
     changed = Counter(sent(port, data, 1.0) for data in mutated(fuzzed, random.Random(seed)))
     after = round(resident(pids), 1)
     process.send_signal(signal.SIGTERM)
@@ -176,11 +176,11 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
-    with tempfile.TemporaryDirectory() as place:
-        found = run(args.requests, args.workers, args.seed, args.fuzzed, Path(place))
-    print(json.dumps(found, indent=1))
+    with tempfile.TemporaryDirectory() as folder:
+        result = run(args.requests, args.workers, args.seed, args.fuzzed, Path(folder))
+    print(json.dumps(result, indent=1))
     if args.json:
-        args.json.write_text(json.dumps({**provenance(), **found}, indent=1) + "\n")
+        args.json.write_text(json.dumps({**provenance(), **result}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

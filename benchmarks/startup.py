@@ -45,11 +45,11 @@ def commands(demo: Path) -> dict[str, tuple[list[str], str]]:
     """What is run, with what on stdin, by name."""
     ensue = [sys.executable, "-m", "ensue"]
     panels = json.loads((demo / "story.json").read_text())["panels"]
-    found = {TORCH: ([sys.executable, "-c", "import torch"], "")}
+    results = {TORCH: ([sys.executable, "-c", "import torch"], "")}
     for folder in sorted((demo / "models").iterdir()):
         asked = json.dumps(panels[folder.name][0]["record"])
-        found[f"predict {folder.name}"] = ([*ensue, "predict", str(folder), "-"], asked)
-    return found | {name: ([*ensue, *words], "") for name, words in EARLY.items()}
+        results[f"predict {folder.name}"] = ([*ensue, "predict", str(folder), "-"], asked)
+    return results | {name: ([*ensue, *words], "") for name, words in EARLY.items()}
 
 
 def main() -> None:
@@ -59,15 +59,15 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
-    with tempfile.TemporaryDirectory() as place:
-        demo = args.demo.resolve() if args.demo else Path(place) / "demo"
+    with tempfile.TemporaryDirectory() as folder:
+        demo = args.demo.resolve() if args.demo else Path(folder) / "demo"
         if not args.demo:
             subprocess.run([sys.executable, "-m", "ensue", "demo", "--no-serve", "--output", str(demo)], check=True)
         every = commands(demo)
         seconds: dict[str, list[float]] = {name: [] for name in every}
         for number in range(args.rounds + 1):
             for name, (command, stdin) in every.items():
-                spent = cpu_seconds(command, stdin, Path(place))
+                spent = cpu_seconds(command, stdin, Path(folder))
                 if number:  # the first round fills the caches of files
                     seconds[name].append(spent)
     torch = statistics.median(seconds[TORCH])
@@ -79,8 +79,8 @@ def main() -> None:
         rows.append({**row, "ratio": round(middle / torch, 2), **target})
         print(f"{name:<18} {middle:6.2f} CPU s  {middle / torch:5.2f} x import torch", flush=True)
     if args.json:
-        found = {**provenance(), "threads": os.environ.get("OMP_NUM_THREADS", "all"), "rounds": args.rounds}
-        args.json.write_text(json.dumps({**found, "rows": rows}, indent=1) + "\n")
+        results = {**provenance(), "threads": os.environ.get("OMP_NUM_THREADS", "all"), "rounds": args.rounds}
+        args.json.write_text(json.dumps({**results, "rows": rows}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -125,12 +125,12 @@ def measure(case: Case, steps: int) -> dict[str, Any]:
             network, optimizer = made[way]
             torch.manual_seed(step)
             with case.ways[way]:
-                begun = time.process_time()
+                start_time = time.process_time()
                 optimizer.zero_grad()
                 loss = network.loss(batches[way](index))
                 loss.backward()
                 optimizer.step()
-                took[way].append(1000 * (time.process_time() - begun))
+                took[way].append(1000 * (time.process_time() - start_time))
             losses.append(loss.item())
         furthest = max(furthest, abs(losses[0] - losses[1]))
     own = {way: np.array(times[WARM:]) for way, times in took.items()}

@@ -38,7 +38,7 @@ def fit(model: str, items: int, settings: dict[str, object]) -> NextPredictor:
     """A model that has learned a few sessions and has a row for every value."""
     draw = np.random.default_rng(0)
     sessions = [History(tuple(f"v{item}" for item in draw.integers(100, size=5)), ()) for _ in range(200)]
-    timed = [History(one.values, tuple(20.0 * step for step in range(len(one.values)))) for one in sessions]
+    timed = [History(entry.values, tuple(20.0 * step for step in range(len(entry.values)))) for entry in sessions]
     predictor = NextPredictor(model, settings={**settings, "epochs": 1, "refit": False}, device="cpu")
     for _ in predictor.fit(Histories.of(timed)):
         pass
@@ -78,7 +78,7 @@ def measure(args: argparse.Namespace, place: Path) -> dict[str, Any]:
     write_clicks(place / "clicks.jsonl", args.events, args.items)
     source = open_source(str(place / "clicks.jsonl"), print)
     stream = Stream(place / "m", source, StreamSettings(commit_interval=args.commit_interval, score=args.eval_fraction))
-    begun, commits, memory, marks = (
+    start_time, commits, memory, marks = (
         time.process_time(),
         [],
         [],
@@ -98,9 +98,9 @@ def measure(args: argparse.Namespace, place: Path) -> dict[str, Any]:
         while mark is not None and stream.counts.events >= mark:
             memory.append(resident())
             mark = next(marks, None)
-    spent = time.process_time() - begun
-    journal = [one for one in commits if one[0] == "journal"]
-    folders = [one for one in commits if one[0] == "folder"]
+    spent = time.process_time() - start_time
+    journal = [entry for entry in commits if entry[0] == "journal"]
+    folders = [entry for entry in commits if entry[0] == "folder"]
     learning = spent - sum(cpu for _, _, cpu, _ in folders)
     return {
         "model": args.model, "items": args.items, "dim": args.dim, "negatives": args.negatives,
@@ -109,12 +109,14 @@ def measure(args: argparse.Namespace, place: Path) -> dict[str, Any]:
         "events_a_cpu_second": round(stream.counts.events / spent, 1),
         "events_a_cpu_second_without_whole_folders": round(stream.counts.events / learning, 1),
         "journal_commits": len(journal),
-        "journal_commit_seconds": [round(float(np.quantile([one[1] for one in journal], at)), 3) for at in (0.5, 1.0)]
+        "journal_commit_seconds": [
+            round(float(np.quantile([entry[1] for entry in journal], at)), 3) for at in (0.5, 1.0)
+        ]
         if journal else [],
-        "journal_commit_cpu_seconds_median": round(float(np.median([one[2] for one in journal] or [0])), 3),
-        "journal_megabytes_median": round(float(np.median([one[3] for one in journal] or [0])) / 1e6, 1),
+        "journal_commit_cpu_seconds_median": round(float(np.median([entry[2] for entry in journal] or [0])), 3),
+        "journal_megabytes_median": round(float(np.median([entry[3] for entry in journal] or [0])) / 1e6, 1),
         "folder_commits": len(folders),
-        "folder_commit_seconds": [round(one[1], 2) for one in folders],
+        "folder_commit_seconds": [round(entry[1], 2) for entry in folders],
         "memory_mb": memory,
     }  # fmt: skip
 
@@ -131,11 +133,11 @@ def main() -> None:
     parser.add_argument("--commit-interval", type=float, default=5.0)
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
-    with tempfile.TemporaryDirectory() as place:
-        found = {**provenance(), **measure(args, Path(place))}
-    print(json.dumps(found, indent=1))
+    with tempfile.TemporaryDirectory() as folder:
+        results = {**provenance(), **measure(args, Path(folder))}
+    print(json.dumps(results, indent=1))
     if args.json:
-        args.json.write_text(json.dumps(found, indent=1) + "\n")
+        args.json.write_text(json.dumps(results, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -161,9 +161,9 @@ def answers(model: str, data: Queries) -> list[dict[str, Any]]:
     for evidence in (False, True):
         wall, processor = [], []
         for record in questions(data):
-            begun, worked = time.perf_counter(), time.process_time()
+            start_time, worked = time.perf_counter(), time.process_time()
             predictor.predict([record], K, evidence=evidence)
-            wall.append(1000 * (time.perf_counter() - begun))
+            wall.append(1000 * (time.perf_counter() - start_time))
             processor.append(1000 * (time.process_time() - worked))
         records, worked = questions(data)[20:], time.process_time()
         predictor.predict(records, K, evidence=evidence)
@@ -190,11 +190,11 @@ def ours(model: str, queries: int) -> Callable[[], float]:
     batch: Batch = pad(ids.tolist())
 
     def turn() -> float:
-        begun = time.perf_counter()
+        start_time = time.perf_counter()
         with torch.no_grad():
-            found = beam_search(network.writer, network.encode(batch), batch, SEARCH)
-        assert bool((found.tokens > 0).all())
-        return time.perf_counter() - begun
+            result = beam_search(network.writer, network.encode(batch), batch, SEARCH)
+        assert bool((result.tokens > 0).all())
+        return time.perf_counter() - start_time
 
     return turn
 
@@ -209,9 +209,9 @@ def throughput(python: Path | None) -> tuple[list[dict[str, Any]], dict[str, str
         for name, run in runs.items():
             times[name].append(run())
     rows, own = [], times["transformer, 4+4"][1:]
-    for name, found in times.items():
-        ratio = statistics.median(other / mine for other, mine in zip(found[1:], own, strict=True))
-        rate = ROWS * K / statistics.median(found[1:])
+    for name, result in times.items():
+        ratio = statistics.median(other / mine for other, mine in zip(result[1:], own, strict=True))
+        rate = ROWS * K / statistics.median(result[1:])
         rows.append({"model": name, "suggestions_a_second": round(rate), "ours_over_it": round(ratio, 2)})
         print(rows[-1], flush=True)
     return rows, {name: peer.version for name, peer in peers.items()}
@@ -232,15 +232,15 @@ def training(data: Queries) -> list[dict[str, Any]]:
     for index in source.plan(size, 0)[: 4 * TURNS]:
         batch = source.batch(index)
         for name, (network, optimizer) in runs.items():
-            begun, worked = time.perf_counter(), time.process_time()
+            start_time, worked = time.perf_counter(), time.process_time()
             optimizer.zero_grad()
             network.loss(batch).backward()
             optimizer.step()
-            times[name].append((time.perf_counter() - begun, time.process_time() - worked))
-    rows, theirs = [], np.array(times["transformer"][2:])
-    for name, found in times.items():
-        own = np.array(found[2:])
-        wall, processor = np.median(own / theirs, axis=0).round(2).tolist()
+            times[name].append((time.perf_counter() - start_time, time.process_time() - worked))
+    rows, peer = [], np.array(times["transformer"][2:])
+    for name, result in times.items():
+        own = np.array(result[2:])
+        wall, processor = np.median(own / peer, axis=0).round(2).tolist()
         step = round(1000 * float(np.median(own[:, 0])), 1)
         rows.append({"model": name, "step_ms": step, "over_transformer": wall, "cpu_over_transformer": processor})
         print(rows[-1], flush=True)

@@ -51,9 +51,9 @@ def alone(run: Callable[[Sequence[Text]], list[str]], records: Sequence[Text]) -
     """Return the median milliseconds of one text."""
     took = []
     for record in records[: ALONE + 20]:
-        begun, worked = time.perf_counter(), time.process_time()
+        start_time, worked = time.perf_counter(), time.process_time()
         run([record])
-        took.append((1000 * (time.perf_counter() - begun), 1000 * (time.process_time() - worked)))
+        took.append((1000 * (time.perf_counter() - start_time), 1000 * (time.process_time() - worked)))
     wall, processor = (round(statistics.median(clock), 2) for clock in zip(*took[20:], strict=True))
     return {"one_text_ms": wall, "one_text_cpu_ms": processor}
 
@@ -99,9 +99,9 @@ def main() -> None:
     answered: dict[str, list[str]] = {}
     for _ in range(PASSES):
         for name, run in label.items():
-            begun = time.process_time()
+            start_time = time.process_time()
             answered[name] = run(records)
-            seconds[name].append(time.process_time() - begun)
+            seconds[name].append(time.process_time() - start_time)
     rows: list[dict[str, Any]] = []
     for name in label:
         right = statistics.fmean(a == b for a, b in zip(answered[name], labels, strict=True))
@@ -111,8 +111,8 @@ def main() -> None:
         print(rows[-1], flush=True)
     if args.json:
         about = {"texts": len(records), "epochs": args.epochs, "threads": torch.get_num_threads()}
-        found = {**provenance(), **about, "scikit-learn": sklearn.__version__, "rows": rows}
-        args.json.write_text(json.dumps(found, indent=1) + "\n")
+        results = {**provenance(), **about, "scikit-learn": sklearn.__version__, "rows": rows}
+        args.json.write_text(json.dumps(results, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,1 +1,1 @@
-"""What people and CI run; a package, so that tests can look at parts of it."""
+"""Commands of people and CI; a package, so that tests can import parts of it."""

@@ -120,13 +120,13 @@ def _default(param: Any) -> str:
 
 def exit_codes() -> dict[str, object]:
     """Return the exit code and the last line of stderr of commands that fail, and of some that do not."""
-    found: dict[str, object] = {}
+    results: dict[str, object] = {}
     with _folder():
         Path("log.csv").write_text("session,item,time\ns1,a,1\ns1,b,2\ns2,a,3\ns2,b,4\n", encoding="utf-8")
         for line in MISTAKES:
             code, errors = _run(shlex.split(line))
-            found[f"ensue {line}".strip()] = [code, *errors.splitlines()[-1:]]
-    return found
+            results[f"ensue {line}".strip()] = [code, *errors.splitlines()[-1:]]
+    return results
 
 
 def _run(words: list[str]) -> tuple[int, str]:
@@ -167,24 +167,24 @@ def schemas() -> dict[str, object]:
 def answers() -> dict[str, object]:
     """Return the JSON of one answer of each task."""
     queries: dict[str, Any] = {"next": [["a"]], "suggest": [["ferry"]], "link": ["the ferry sails"]}
-    found: dict[str, object] = {}
+    results: dict[str, object] = {}
     for task, fit in FITTED.items():
         model: Any = fit()
         if task == "classify":
-            found[task] = json.loads(model.explain(["so good"], k=1)[0].answer.to_json())
+            results[task] = json.loads(model.explain(["so good"], k=1)[0].answer.to_json())
         else:
             predictions: Predictions[Any] = model.predict(queries[task], k=1, explain=True)
-            found[task] = json.loads(predictions[0].to_json())
-    return found
+            results[task] = json.loads(predictions[0].to_json())
+    return results
 
 
 def openapi() -> dict[str, object]:
     """Return the OpenAPI document of a service with a model of each task."""
     log, metrics, settings = Log(io.StringIO()), Metrics(), ServeSettings()
-    with _folder() as place:
+    with _folder() as folder:
         for task, fit in FITTED.items():
-            fit().save(place / task)
-        models = Models.of_folders({task: place / task for task in FITTED}, settings, metrics, log)
+            fit().save(folder / task)
+        models = Models.of_folders({task: folder / task for task in FITTED}, settings, metrics, log)
         service = Service(models=models, settings=settings, metrics=metrics, log=log, files=Files())
         with TestClient(make_app(service)) as client:
             document: dict[str, object] = client.get("/openapi.json").json()
@@ -193,17 +193,17 @@ def openapi() -> dict[str, object]:
 
 def folders() -> dict[str, object]:
     """Return the files of a model folder of each task, and the fields of its settings."""
-    found: dict[str, object] = {}
-    with _folder() as place:
+    results: dict[str, object] = {}
+    with _folder() as folder:
         for task, fit in FITTED.items():
             model: Any = fit()
-            model.save(place / task)
-            settings = json.loads((place / task / "settings.json").read_text(encoding="utf-8"))
-            found[task] = {
-                "files": sorted(path.name for path in (place / task).iterdir()),
+            model.save(folder / task)
+            settings = json.loads((folder / task / "settings.json").read_text(encoding="utf-8"))
+            results[task] = {
+                "files": sorted(path.name for path in (folder / task).iterdir()),
                 "settings.json": sorted(settings),
             }
-    return found
+    return results
 
 
 def session(text: str) -> str:

@@ -1,4 +1,4 @@
-"""What every model says of small data today: nothing of it may differ after a change of the house.
+"""Output of every model on small data: a refactoring may change none of it.
 
 For each model of each task one line of ``tests/golden/TASK.jsonl``: digests of its evaluation, of its scores of the
 whole catalogue, of its explanations and of the tensors in its folder, before an update and after it; and beside them
@@ -51,13 +51,13 @@ PASSING = "seconds"
 LEFT_OUT = {"sbert", "sentences"}
 """Models that need a sentence encoder to be installed."""
 LONGEST = 3
-"""Of a list so many stand in the file to be read."""
+"""Members of a list that are written for people to read."""
 
 
 def write_data(place: Path) -> dict[str, tuple[list[str], Path, list[str]]]:
     """Files of a made-up town; for each task what `fit` and `evaluate` read, and more options of both."""
     story = make_town(seed=7, num_posts=200, num_reads=200, num_searches=200)
-    parts, posts = data_of(story), written(story)
+    splits, posts = data_of(story), written(story)
 
     def write(name: str, lines: Iterable[str]) -> Path:
         path = place / f"{name}.jsonl"
@@ -67,38 +67,39 @@ def write_data(place: Path) -> dict[str, tuple[list[str], Path, list[str]]]:
     def records(name: str, part: Iterable[Any]) -> Path:
         return write(name, (record.to_json() for record in part))
 
-    learned: dict[str, tuple[list[str], Path, list[str]]] = {}
-    reading, articles = parts["reading"], records("articles", story.articles)
-    learned["next"] = [str(records("reads", reading.train.records()))], records("later", reading.test.records()), []
+    trained: dict[str, tuple[list[str], Path, list[str]]] = {}
+    reading, articles = splits["reading"], records("articles", story.articles)
+    trained["next"] = [str(records("reads", reading.train.records()))], records("later", reading.test.records()), []
     labelled = [records(f"texts-{name}", texts_of(part)) for name, part in (("learned", posts[0]), ("asked", posts[2]))]
     words = sorted({word for text in texts_of(posts[0]) for word in text.texts[0].lower().split() if word.isalpha()})
     rows = (" ".join(f"{math.sin(at * axis):.3f}" for axis in range(1, 9)) for at in range(len(words)))
     lines = map(" ".join, zip(words, rows, strict=True))
     (place / "vectors.txt").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    learned["classify"] = [str(labelled[0])], labelled[1], []
+    trained["classify"] = [str(labelled[0])], labelled[1], []
     searches = [
         write(
             f"searches-{name}",
             (
-                json.dumps({"user": one.person, "query": query, "time": time, "session": f"{name}{number}"})
-                for number, one in enumerate(part)
-                for query, time in zip(one.history.values, one.history.times, strict=True)
+                json.dumps({"user": entry.person, "query": query, "time": time, "session": f"{name}{number}"})
+                for number, entry in enumerate(part)
+                for query, time in zip(entry.history.values, entry.history.times, strict=True)
             ),
         )
         for name, part in (("learned", story.searching[:150]), ("asked", story.searching[150:]))
     ]
-    learned["suggest"] = [str(searches[0])], searches[1], []
+    trained["suggest"] = [str(searches[0])], searches[1], []
     linked = [
-        write(f"posts-{name}", (one.post.to_json() for one in part if one.post.about))
+        write(f"posts-{name}", (entry.post.to_json() for entry in part if entry.post.about))
         for name, part in (("learned", posts[0]), ("asked", posts[2]))
     ]
-    learned["link"] = [str(linked[0])], linked[1], ["--articles", str(articles)]
-    return learned
+    trained["link"] = [str(linked[0])], linked[1], ["--articles", str(articles)]
+    return trained
 
 
 def ensue(*arguments: object) -> str:
-    """What the command prints; its messages too if it fails."""
-    out, err, before = io.StringIO(), io.StringIO(), sys.argv
+    """Return what the command prints; its messages too if it fails."""
+    out, err = io.StringIO(), io.StringIO()
+    former = sys.argv
     sys.argv = ["ensue", *map(str, arguments)]
     try:
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
@@ -107,7 +108,7 @@ def ensue(*arguments: object) -> str:
         if end.code:
             raise RuntimeError(f"ensue {' '.join(map(str, arguments))}: {err.getvalue()}") from end
     finally:
-        sys.argv = before
+        sys.argv = former
     return out.getvalue()
 
 
@@ -121,10 +122,10 @@ def taken(fit: list[object]) -> set[str]:
 
 
 def lasting(value: Any) -> Any:
-    """The same without what is of the moment."""
+    """Return a value without times and other fields that differ between runs."""
     if isinstance(value, dict):
-        return {name: lasting(own) for name, own in value.items() if not name.startswith(PASSING)}
-    return [lasting(own) for own in value] if isinstance(value, list) else value
+        return {name: lasting(ours) for name, ours in value.items() if not name.startswith(PASSING)}
+    return [lasting(ours) for ours in value] if isinstance(value, list) else value
 
 
 def digest(value: bytes | str) -> str:
@@ -134,33 +135,33 @@ def digest(value: bytes | str) -> str:
 
 
 def rounded(value: Any) -> Any:
-    """The same with figures of four digits, to be read and to be compared on another machine."""
+    """Return a value with numbers of four digits, for people and for comparisons on another machine."""
     if isinstance(value, dict):
-        return {name: rounded(own) for name, own in value.items()}
+        return {name: rounded(ours) for name, ours in value.items()}
     if isinstance(value, list):
-        return [rounded(own) for own in value[:LONGEST]]
+        return [rounded(ours) for ours in value[:LONGEST]]
     return float(f"{value:.4g}") if isinstance(value, float) else value
 
 
 def of_model(task: str, name: str, place: Path, data: tuple[list[str], Path, list[str]]) -> dict[str, Any]:
     """The line of one model."""
-    learned, asked, more = data
+    trained, queries, extra = data
     folder = place / f"{task}-{name}"
-    fit = ["fit", task, *learned, *more, "-o", folder, "--model", name, "--seed", 3, "--device", "cpu"]
-    known = taken(fit)
-    own = {"vectors": {"vectors": place / "vectors.txt"}, **OWN}.get(name, {})
-    ensue(*fit, *(f"--set={key}={value}" for key, value in {**SETTINGS, **own}.items() if key in known))
+    fit = ["fit", task, *trained, *extra, "-o", folder, "--model", name, "--seed", 3, "--device", "cpu"]
+    known_ids = taken(fit)
+    ours = {"vectors": {"vectors": place / "vectors.txt"}, **OWN}.get(name, {})
+    ensue(*fit, *(f"--set={key}={value}" for key, value in {**SETTINGS, **ours}.items() if key in known_ids))
     saved = {path.name: digest(tensors(path)) for path in sorted(folder.glob("*.safetensors"))}
-    evaluation = lasting(json.loads(ensue("evaluate", folder, asked, *more, "--json")))
-    scores = ensue("predict", folder, asked, "-k", 20 if task == "suggest" else 10_000, "--json", "--no-attributions")
-    explained = ensue("explain", folder, asked, "--json")
-    ensue("update", folder, asked, *more, "--no-test", "--keep-versions", 0)
-    after = {f"{path.name} after an update": digest(tensors(path)) for path in sorted(folder.glob("*.safetensors"))}
+    evaluation = lasting(json.loads(ensue("evaluate", folder, queries, *extra, "--json")))
+    scores = ensue("predict", folder, queries, "-k", 20 if task == "suggest" else 10_000, "--json", "--no-attributions")
+    explained = ensue("explain", folder, queries, "--json")
+    ensue("update", folder, queries, *extra, "--no-test", "--keep-versions", 0)
+    end = {f"{path.name} after an update": digest(tensors(path)) for path in sorted(folder.glob("*.safetensors"))}
     return {
         "task": task, "model": name,
         "digests": {
             "evaluation": digest(json.dumps(evaluation)), "scores": digest(scores), "explanations": digest(explained),
-            **saved, **after,
+            **saved, **end,
         },
         "evaluation": rounded(evaluation),
         "first": rounded([json.loads(text.splitlines()[0]) for text in (scores, explained) if text]),
@@ -170,20 +171,22 @@ def of_model(task: str, name: str, place: Path, data: tuple[list[str], Path, lis
 def tensors(path: Path) -> bytes:
     """All tensors of a file by name; how they are stored does not matter."""
     try:
-        found = load_file(path)
+        result = load_file(path)
     except SafetensorError:  # a file without tensors, which this reader does not take
         return path.read_bytes()
-    return b"".join(name.encode() + str(found[name].dtype).encode() + found[name].tobytes() for name in sorted(found))
+    return b"".join(
+        name.encode() + str(result[name].dtype).encode() + result[name].tobytes() for name in sorted(result)
+    )
 
 
 def differences(old: dict[str, Any], new: dict[str, Any], loose: bool) -> list[str]:
-    """What is another, in words; with ``loose`` by figures alone."""
-    parts = (
+    """Return the names of all differences; with ``loose`` those of metrics alone."""
+    differing = (
         []
         if loose
         else [f"bytes of {name}" for name in old["digests"] if old["digests"][name] != new["digests"].get(name)]
     )
-    return parts + [name for name in ("evaluation", "first") if not near(old[name], new[name])]
+    return differing + [name for name in ("evaluation", "first") if not near(old[name], new[name])]
 
 
 def near(old: Any, new: Any) -> bool:
@@ -210,7 +213,7 @@ def main() -> None:
         data = write_data(Path(folder))
         for task in [args.task] if args.task else TASKS:
             file = PLACE / f"{task}.jsonl"
-            kept = (
+            stored = (
                 {row["model"]: row for row in map(json.loads, file.read_text().splitlines())} if file.exists() else {}
             )
             names = [
@@ -220,15 +223,17 @@ def main() -> None:
             for name in [args.model] if args.model else [name for name in names if name not in LEFT_OUT]:
                 row = of_model(task, name, Path(folder), data[task])
                 if args.write:
-                    kept[name] = row
+                    stored[name] = row
                     print(f"{task} {name}: {row['digests']['scores']}", flush=True)
                     continue
-                found = differences(kept[name], row, args.loose) if name in kept else ["no line in the golden file"]
-                wrong += bool(found)
-                print(f"{task} {name}: {', '.join(found) or 'as before'}", flush=True)
+                result = (
+                    differences(stored[name], row, args.loose) if name in stored else ["no line in the golden file"]
+                )
+                wrong += bool(result)
+                print(f"{task} {name}: {', '.join(result) or 'as before'}", flush=True)
             if args.write:
                 PLACE.mkdir(exist_ok=True)
-                file.write_text("".join(f"{json.dumps(row)}\n" for row in kept.values()))
+                file.write_text("".join(f"{json.dumps(row)}\n" for row in stored.values()))
     sys.exit(wrong > 0)
 
 

@@ -36,8 +36,8 @@ BRANCH = re.compile(rf"{TASK}\s*[:\]]|==\s*{TASK}")
 
 def module_of(path: Path) -> str:
     """``ensue.data.table`` of its file, ``ensue.data`` of its ``__init__.py``."""
-    parts = path.relative_to(SOURCE.parent).with_suffix("").parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+    names = path.relative_to(SOURCE.parent).with_suffix("").parts
+    return ".".join(names[:-1] if names[-1] == "__init__" else names)
 
 
 def imports(tree: ast.Module, modules: dict[str, int]) -> Iterator[tuple[str, bool]]:
@@ -55,16 +55,16 @@ def imports(tree: ast.Module, modules: dict[str, int]) -> Iterator[tuple[str, bo
         elif isinstance(node, ast.ImportFrom) and node.module:
             names = [f"{node.module}.{alias.name}" for alias in node.names]
         for name in names:
-            for found in (name, name.rpartition(".")[0]):  # a module, or what a module holds
-                if found in modules:
-                    yield found, id(node) in inside
+            for module in (name, name.rpartition(".")[0]):  # a module, or what a module holds
+                if module in modules:
+                    yield module, id(node) in inside
                     break
 
 
 def parents(module: str) -> list[str]:
     """``ensue.data.queries`` and ``ensue.data`` of ``ensue.data.queries.rules``."""
-    parts = module.split(".")
-    return [".".join(parts[:size]) for size in range(len(parts) - 1, 1, -1)]
+    names = module.split(".")
+    return [".".join(names[:size]) for size in range(len(names) - 1, 1, -1)]
 
 
 def circles(trees: dict[str, ast.Module], numbers: dict[str, int]) -> list[list[str]]:
@@ -76,7 +76,7 @@ def circles(trees: dict[str, ast.Module], numbers: dict[str, int]) -> list[list[
     for name, tree in trees.items():
         for other, late in imports(tree, numbers):
             packages = () if late else (package for package in parents(other) if package not in parents(name))
-            edges += [(numbers[name], numbers[found]) for found in (other, *packages) if found != name]
+            edges += [(numbers[name], numbers[result]) for result in (other, *packages) if result != name]
     rows, columns = np.array(edges).T
     graph = coo_array((np.ones(len(edges)), (rows, columns)), shape=(len(trees), len(trees)))
     labels = connected_components(graph, connection="strong")[1]
@@ -100,18 +100,18 @@ def measure() -> tuple[dict[str, int], dict[str, object]]:
     texts = {module_of(path): path.read_text(encoding="utf-8") for path in files}
     trees = {name: ast.parse(text) for name, text in texts.items()}
     numbers = {name: number for number, name in enumerate(trees)}
-    found, lines = circles(trees, numbers), {name: text.count("\n") for name, text in texts.items()}
+    cycles, lines = circles(trees, numbers), {name: text.count("\n") for name, text in texts.items()}
     rooms = Counter[str]()
     for path, count in zip(files, lines.values(), strict=True):
-        parts = path.relative_to(SOURCE).with_suffix("").parts
-        rooms["/".join(parts[: 2 if parts[0] == "tasks" else 1][: max(1, len(parts) - 1)])] += count
+        names = path.relative_to(SOURCE).with_suffix("").parts
+        rooms["/".join(names[: 2 if names[0] == "tasks" else 1][: max(1, len(names) - 1)])] += count
 
     def total(pattern: str) -> int:
         return sum(len(re.findall(pattern, text, re.MULTILINE)) for text in texts.values())
 
     branching = [name for name, text in texts.items() if BRANCH.search(text)]
     figures = {
-        "circles": len(found),
+        "circles": len(cycles),
         "Any": total(r"\bAny\b") - total(r"import.*\bAny\b"),
         "hooks by hasattr": total(r"hasattr\("),
         "look-ups of facts": total(r"""facts(?:\[|\.get\()["']"""),
@@ -120,7 +120,7 @@ def measure() -> tuple[dict[str, int], dict[str, object]]:
         "files above 600 lines": sum(count > 600 for count in lines.values()),
         "lines of code": sum(lines_of_code(text, trees[name]) for name, text in texts.items()),
     }
-    return figures, {"circles": found, "branching": branching, "lines of rooms": dict(rooms.most_common())}
+    return figures, {"circles": cycles, "branching": branching, "lines of rooms": dict(rooms.most_common())}
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""What a stranger gets: sdist and wheel are built, the wheel is installed in empty environments, and used there.
+"""Build sdist and wheel, install the wheel in empty environments, and use it there as a stranger would.
 
 ``scripts/package [PYTHON ...]``; without names, that of ``.venv`` and the newest other one on the path that starts.
 First the wheel alone, with no extra: every module that needs no more is imported, a log is checked, learned, scored and
@@ -30,13 +30,13 @@ from scripts.site.first_answer import ways  # noqa: E402
 
 CONSTRAINTS = ROOT / "constraints.txt"
 SOURCES = ("src", "native", "README.md", "CHANGELOG.md", "LICENSE", "pyproject.toml", ".gitignore")
-"""What an sdist holds, beside what it says of itself."""
+"""Contents of an sdist, besides its metadata."""
 NEWER = ("python3.14", "python3.13", "python3.12")
 EXTRAS = ("serve", "redis", "client")
 NEED_SERVE = "ensue.serve."
-"""Where modules may want the extra ``serve``; all others are imported without."""
+"""Prefix of modules that may need the extra ``serve``; all others are imported without it."""
 KERNELS = "ensue/kernels/libkernels.so.1"
-"""What is compiled where a compiler is; the same wheel then serves every Python 3 of the platform."""
+"""Library that is compiled where a compiler is; the same wheel then serves every Python 3 of the platform."""
 LIMIT = 600
 """Seconds that any one command may take."""
 Said = subprocess.CompletedProcess[str]
@@ -93,12 +93,12 @@ def main() -> None:
 def default_pythons() -> list[str]:
     """The interpreter of ``.venv``, and a newer one; a name may be a shim for a Python that is not there."""
     for name in NEWER:
-        found = shutil.which(name)
-        probe = [found or "", "-c", "import sys, venv; print(sys.version_info[:2] > tuple(map(int, sys.argv[1:])))"]
-        if found is not None:
+        result = shutil.which(name)
+        probe = [result or "", "-c", "import sys, venv; print(sys.version_info[:2] > tuple(map(int, sys.argv[1:])))"]
+        if result is not None:
             ran = subprocess.run([*probe, *map(str, sys.version_info[:2])], capture_output=True, text=True, check=False)
             if ran.stdout.strip() == "True":
-                return [sys.executable, found]
+                return [sys.executable, result]
     told(f"no newer Python starts here ({', '.join(NEWER)}): left out")
     return [sys.executable]
 
@@ -151,13 +151,13 @@ class Build:
         """Build where no compiler is on the path: the build says so and gives a wheel for any platform."""
         bare = {**environment(), "PATH": str(self.python.parent), "CXX": ""}
         words = [self.python, "-m", "hatchling", "build", "-t", "wheel", "-d", self.folder / "bare"]
-        said = subprocess.run(
+        output = subprocess.run(
             words, cwd=self.sources, env=bare, text=True, timeout=LIMIT, check=False, capture_output=True
         )
         same(
-            (said.returncode, "no C++ compiler" in said.stderr + said.stdout),
+            (output.returncode, "no C++ compiler" in output.stderr + output.stdout),
             (0, True),
-            f"a build without ({said.stderr})",
+            f"a build without ({output.stderr})",
         )
         (wheel,) = (self.folder / "bare").iterdir()
         same(wheel.name.endswith("-py3-none-any.whl"), True, f"a wheel for any platform ({wheel.name})")
@@ -190,7 +190,7 @@ class Environment:
         self.version = self.run("python", "--version").stdout.strip()
 
     def run(self, name: str, *arguments: str | Path, code: int = 0, stdin: str = "") -> Said:
-        """What a command of the environment says."""
+        """Run a command of the environment and return its output."""
         return run([self.bin / name, *arguments], self.place, code=code, stdin=stdin)
 
     def install(self, requirement: str) -> None:
@@ -213,12 +213,12 @@ class Environment:
         self.run("ensue", "check", "log.csv")
         self.run("ensue", "fit", "next", "log.csv", "--model", "best", "-o", "model")
         self.run("ensue", "evaluate", "model", "log.csv")
-        found = self.run("ensue", "predict", "model", "-", "-k", "3", "--json", stdin='{"values": ["i3", "i4"]}')
-        same(len(json.loads(found.stdout)["choices"]), 3, "choices")
-        said = self.run("ensue", "reproduce", "hidan", "--data", ".", code=2).stderr
-        same("pip install ensue-studies" in said, True, f"the package that {said!r} should name")
-        said = self.run("ensue", "serve", "model", code=2).stderr
-        same("pip install 'ensue[serve]'" in said, True, f"the extra that {said!r} should name")
+        result = self.run("ensue", "predict", "model", "-", "-k", "3", "--json", stdin='{"values": ["i3", "i4"]}')
+        same(len(json.loads(result.stdout)["choices"]), 3, "choices")
+        output = self.run("ensue", "reproduce", "hidan", "--data", ".", code=2).stderr
+        same("pip install ensue-studies" in output, True, f"the package that {output!r} should name")
+        output = self.run("ensue", "serve", "model", code=2).stderr
+        same("pip install 'ensue[serve]'" in output, True, f"the extra that {output!r} should name")
 
     def use_ways(self, pool: Executor) -> None:
         """Every way of the page of first answers, as it stands there, in a folder of small files, two side by side."""
@@ -234,15 +234,15 @@ class Environment:
     def use_extras(self, wheel: Path, pool: Executor, *, demo: bool) -> None:
         """The wheel with extras: imports, the service and its client, and beside them the demonstration."""
         self.install(f"{wheel}[{','.join(EXTRAS)}]")
-        shown = [pool.submit(self.run, "ensue", "demo", "--no-serve", "--output", "demo")] if demo else []
+        demonstrations = [pool.submit(self.run, "ensue", "demo", "--no-serve", "--output", "demo")] if demo else []
         same(json.loads(self.run("python", "-c", WALK).stdout), {}, "modules that fail with all extras")
-        found = self._served(ASK, "model")
-        same(found.split(), ["3", "2"], "choices and known ids, over HTTP")
-        for demonstration in shown:
+        result = self._served(ASK, "model")
+        same(result.split(), ["3", "2"], "choices and known ids, over HTTP")
+        for demonstration in demonstrations:
             demonstration.result()
             models = sorted((self.place / "demo" / "models").iterdir())
-            found = self._served(ASK_PAGE, *models, "--scenario", self.place / "demo" / "story.json")
-            same(found.split(), [str(len(models)), "True"], "panels of the demonstration that answer, and its page")
+            result = self._served(ASK_PAGE, *models, "--scenario", self.place / "demo" / "story.json")
+            same(result.split(), [str(len(models)), "True"], "panels of the demonstration that answer, and its page")
 
     def _served(self, code: str, *arguments: str | Path) -> str:
         """Return what a program prints that gets the address of a service, which is ended afterwards."""
@@ -274,7 +274,7 @@ def write_log(path: Path) -> None:
 def contents(wheel: Path) -> set[tuple[str, int]]:
     """Names and checksums of a wheel's files."""
     with ZipFile(wheel) as archive:
-        return {(one.filename, one.CRC) for one in archive.infolist()}
+        return {(entry.filename, entry.CRC) for entry in archive.infolist()}
 
 
 def environment() -> dict[str, str]:
@@ -284,15 +284,16 @@ def environment() -> dict[str, str]:
 
 
 def run(words: list[str | Path], cwd: Path | None = None, *, code: int = 0, stdin: str = "") -> Said:
-    """What a command says; the script ends where the exit code is another, or a warning reaches the user."""
-    given = [str(word) for word in words]
-    said = subprocess.run(
-        given, cwd=cwd, env=environment(), input=stdin, text=True, timeout=LIMIT, check=False, capture_output=True
+    """Run a command and return what it printed; end the script at another exit code, or a warning for the user."""
+    arguments = [str(word) for word in words]
+    completed = subprocess.run(
+        arguments, cwd=cwd, env=environment(), input=stdin, text=True, timeout=LIMIT, check=False, capture_output=True
     )
-    if said.returncode != code or "Warning: " in said.stderr:
-        command = " ".join(word if len(word) < 80 else "…" for word in given)
-        sys.exit(f"scripts/package: {command} ended with {said.returncode}, not {code}\n{said.stdout}{said.stderr}")
-    return said
+    if completed.returncode != code or "Warning: " in completed.stderr:
+        command = " ".join(word if len(word) < 80 else "…" for word in arguments)
+        output = completed.stdout + completed.stderr
+        sys.exit(f"scripts/package: {command} ended with {completed.returncode}, not {code}\n{output}")
+    return completed
 
 
 def same(found: object, expected: object, what: str) -> None:

@@ -27,19 +27,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("file", nargs="?", type=Path, default=ROOT / "docs" / "page.png")
     parser.add_argument("--demo", type=Path, help="what `ensue demo --output FOLDER` wrote")
-    given = parser.parse_args()
+    options = parser.parse_args()
     chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if chromium is None:
         sys.exit("there is no Chromium on this machine; on Debian: apt-get install chromium")
-    with tempfile.TemporaryDirectory() as place:
-        demo = given.demo or Path(place)
-        if given.demo is None:
-            subprocess.run([sys.executable, "-m", "ensue", "demo", "--no-serve", "--output", place], check=True)
-        take(demo, given.file, chromium)
-    size = given.file.stat().st_size
+    with tempfile.TemporaryDirectory() as folder:
+        demo = options.demo or Path(folder)
+        if options.demo is None:
+            subprocess.run([sys.executable, "-m", "ensue", "demo", "--no-serve", "--output", folder], check=True)
+        take(demo, options.file, chromium)
+    size = options.file.stat().st_size
     if size > MOST:
-        sys.exit(f"{given.file} has {size:,} bytes, more than {MOST:,}")
-    print(f"wrote {given.file}, {size:,} bytes")
+        sys.exit(f"{options.file} has {size:,} bytes, more than {MOST:,}")
+    print(f"wrote {options.file}, {size:,} bytes")
 
 
 def take(demo: Path, file: Path, chromium: str) -> None:

@@ -1,1 +1,1 @@
-"""How the site is made: generated pages, and the runner of what hand-written pages show."""
+"""Generated pages of the site, and the runner of commands and code that hand-written pages show."""

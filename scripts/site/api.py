@@ -32,11 +32,11 @@ def documented() -> list[tuple[str, str]]:
     Raises:
         ValueError: a public name of ``ensue`` that has no place here.
     """
-    found = [(module, name) for module, names in GROUPS.values() for name in names]
-    missing = set(ensue.__all__) - {name for _, name in found} - {"__version__"}
+    documented_names = [(module, name) for module, names in GROUPS.values() for name in names]
+    missing = set(ensue.__all__) - {name for _, name in documented_names} - {"__version__"}
     if missing:
         raise ValueError(f"scripts/site/api.py: no group holds {', '.join(sorted(missing))}")
-    return found
+    return documented_names
 
 
 def page() -> str:
@@ -51,8 +51,8 @@ def page() -> str:
     for heading, (module, names) in GROUPS.items():
         text += ["", f"## {heading}", "", f"From `{module}`:", "", "```{eval-rst}", f".. currentmodule:: {module}", ""]
         for name in names:
-            found = getattr(__import__(module, fromlist=[name]), name)
-            if isinstance(found, type):
+            value = getattr(__import__(module, fromlist=[name]), name)
+            if isinstance(value, type):
                 text += [f".. autoclass:: {name}", "   :members:", "   :inherited-members: Exception, object", ""]
             else:
                 text += [f".. autofunction:: {name}", ""]

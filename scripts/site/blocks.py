@@ -50,7 +50,7 @@ TIMED = [
 ]
 NUMBER = re.compile(r"(?<![\w.])[-+±]?\d[\d,]*\.?\d*(?:e-?\d+)?")
 RELATIVE, ABSOLUTE = 0.05, 0.06
-"""How far a number may be from the one that is shown: another processor adds in another order."""
+"""Allowed differences of a number from the shown one: another processor adds in another order."""
 
 
 @dataclass
@@ -75,17 +75,17 @@ def run_page(text: str) -> str:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) / "work"
         write_all(folder)
-        page, before, modules = Page(folder), Path.cwd(), set(sys.modules)
+        page, former, modules = Page(folder), Path.cwd(), set(sys.modules)
         os.chdir(folder)
         sys.path.insert(0, str(folder))
         try:
             return "".join(_pieces(text, page))
         finally:
-            os.chdir(before)
+            os.chdir(former)
             sys.path.remove(str(folder))
-            for own in set(sys.modules) - modules:
-                if str(getattr(sys.modules[own], "__file__", "")).startswith(str(folder)):
-                    del sys.modules[own]
+            for module in set(sys.modules) - modules:
+                if str(getattr(sys.modules[module], "__file__", "")).startswith(str(folder)):
+                    del sys.modules[module]
             stop(page)
 
 
@@ -98,15 +98,15 @@ def stop(page: Page) -> None:
 
 def _pieces(text: str, page: Page) -> Iterator[str]:
     """The text, fence by fence."""
-    place, printed = 0, None
+    position, printed = 0, None
     steps = sorted([*FENCE.finditer(text), *HIDDEN.finditer(text)], key=lambda found: found.start())
     for found in steps:
-        between = text[place : found.start()]
+        between = text[position : found.start()]
         output = found.re is FENCE and found[1] == "text" and not between.strip()
         if printed and not output:
             yield f"\n\n```text\n{printed}```"
         yield between
-        place = found.end()
+        position = found.end()
         if output and printed is not None:
             yield f"```text\n{printed}```" if printed else ""
             printed = None
@@ -121,22 +121,22 @@ def _pieces(text: str, page: Page) -> Iterator[str]:
             printed = _python(found[3], page)
     if printed:
         yield f"\n\n```text\n{printed}```"
-    yield text[place:]
+    yield text[position:]
 
 
 def _console(body: str, options: str, page: Page) -> str:
     """Each command of a block with what it prints."""
-    shown = dict(re.findall(r"(first|last|hide)=(\d+)", options))
+    limits = dict(re.findall(r"(first|last|hide)=(\d+)", options))
     lines = []
     for number, command in enumerate(commands(body), 1):
         lines += [f"$ {command}".replace("\n", "\n> ")]
         printed = masked(run_command(command, page)).splitlines()
         if " rows" in options:
             printed = [line for line in printed if line.startswith(("┃", "│"))]
-        if number <= int(shown.get("hide", 0)):
+        if number <= int(limits.get("hide", 0)):
             continue
-        last = int(shown.get("last", 0))
-        first = int(shown.get("first", 0 if last else len(printed)))
+        last = int(limits.get("last", 0))
+        first = int(limits.get("first", 0 if last else len(printed)))
         if first + last < len(printed):
             printed = [*printed[:first], "…", *printed[len(printed) - last :]]
         lines += printed
@@ -145,48 +145,52 @@ def _console(body: str, options: str, page: Page) -> str:
 
 def commands(body: str) -> list[str]:
     """The commands of a block, without prompts; one may go on over several lines."""
-    found: list[str] = []
+    results: list[str] = []
     for line in body.splitlines():
         if line.startswith("$ "):
-            found.append(line[2:])
-        elif line.startswith("> ") and found[-1].endswith("\\"):
-            found[-1] += f"\n{line[2:]}"
-    return found
+            results.append(line[2:])
+        elif line.startswith("> ") and results[-1].endswith("\\"):
+            results[-1] += f"\n{line[2:]}"
+    return results
 
 
 def run_command(command: str, page: Page) -> str:
-    """What a command prints; ``ensue`` runs in this process, all else in a shell."""
+    """Return what a command prints; ``ensue`` runs in this process, all else in a shell."""
     line = command.replace("\\\n", " ").replace(f":{PORT}", f":{page.port}")
     if line.endswith(" &"):
         return _start(line.removesuffix(" &"), page)
     stages = line.split(" | ")
-    place = next((number for number, stage in enumerate(stages) if stage.startswith("ensue ")), None)
-    if place is None:
+    index = next((number for number, stage in enumerate(stages) if stage.startswith("ensue ")), None)
+    if index is None:
         return _shell(line, "", page)
-    given = _shell(" | ".join(stages[:place]), "", page) if place else ""
-    words, redirected = shlex.split(stages[place]), None
+    stdin = _shell(" | ".join(stages[:index]), "", page) if index else ""
+    words, redirected = shlex.split(stages[index]), None
     if len(words) > 2 and words[-2] == ">":
         *words, _, redirected = words
-    printed = _ensue(words[1:], given)
+    printed = _ensue(words[1:], stdin)
     if redirected:
         Path(redirected).write_text(printed, encoding="utf-8")
         return ""
-    return _shell(" | ".join(stages[place + 1 :]), printed, page) if stages[place + 1 :] else printed
+    return _shell(" | ".join(stages[index + 1 :]), printed, page) if stages[index + 1 :] else printed
 
 
 def _ensue(words: list[str], given: str) -> str:
     """Both streams of one command, as a person sees them."""
     from ensue import cli
 
-    both = io.StringIO()
+    combined = io.StringIO()
     former = sys.argv, sys.stdin
     sys.argv, sys.stdin = ["ensue", *words], io.TextIOWrapper(io.BytesIO(given.encode()), "utf-8")
     try:
-        with contextlib.redirect_stdout(both), contextlib.redirect_stderr(both), contextlib.suppress(SystemExit):
+        with (
+            contextlib.redirect_stdout(combined),
+            contextlib.redirect_stderr(combined),
+            contextlib.suppress(SystemExit),
+        ):
             cli.main()
     finally:
         sys.argv, sys.stdin = former
-    return both.getvalue()
+    return combined.getvalue()
 
 
 def _shell(line: str, given: str, page: Page) -> str:
@@ -201,14 +205,14 @@ def _start(line: str, page: Page) -> str:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         page.port = str(free.getsockname()[1])
-    own, words = environment(), shlex.split(line)
+    ours, words = environment(), shlex.split(line)
     while "=" in words[0]:
         name, _, value = words.pop(0).partition("=")
-        own[name] = value
+        ours[name] = value
     log = page.folder.with_name(f"{page.port}.log")
-    with log.open("w", encoding="utf-8") as told:
+    with log.open("w", encoding="utf-8") as output:
         command = [sys.executable, "-m", *words, "--port", page.port]
-        process = subprocess.Popen(command, cwd=page.folder, env=own, stdout=told, stderr=told)
+        process = subprocess.Popen(command, cwd=page.folder, env=ours, stdout=output, stderr=output)
     page.started.append(process)
     for _ in range(1200):
         if '"listening"' in log.read_text(encoding="utf-8"):
@@ -220,13 +224,13 @@ def _start(line: str, page: Page) -> str:
 
 
 def environment() -> dict[str, str]:
-    """That of what is started: this checkout's sources, and a terminal of a known width."""
+    """Return the environment of started processes: this checkout's sources, and a terminal of a known width."""
     path = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
     return {**os.environ, "PYTHONPATH": path, "COLUMNS": "100", "LC_ALL": "C.UTF-8", "ROOT": str(ROOT)}
 
 
 def _python(code: str, page: Page) -> str:
-    """What a block of Python prints."""
+    """Return what a block of Python prints."""
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         exec(compile(code.replace(f":{PORT}", f":{page.port}"), "<page>", "exec"), page.scope)
@@ -234,9 +238,9 @@ def _python(code: str, page: Page) -> str:
 
 
 def masked(printed: str) -> str:
-    """What is printed, without what a clock says; spaces at ends of lines go."""
-    for pattern, shown in TIMED:
-        printed = pattern.sub(shown, printed)
+    """Return output with times replaced by an ellipsis, and without spaces at ends of lines."""
+    for pattern, listed in TIMED:
+        printed = pattern.sub(listed, printed)
     lines, timed = [], False
     for line in printed.splitlines():
         if line.startswith("┏"):
@@ -252,10 +256,12 @@ def masked(printed: str) -> str:
 
 def differences(shown: str, printed: str) -> list[str]:
     """Lines that differ by more than a number's last digits, each as ``shown`` and as it is printed today."""
-    before, now = shown.splitlines(), printed.splitlines()
-    if len(before) != len(now):
-        return [f"{len(before)} lines are shown, {len(now)} are printed", *now]
-    return [f"shown:   {one}\nprinted: {two}" for one, two in zip(before, now, strict=True) if not _alike(one, two)]
+    start, now = shown.splitlines(), printed.splitlines()
+    if len(start) != len(now):
+        return [f"{len(start)} lines are shown, {len(now)} are printed", *now]
+    return [
+        f"shown:   {entry}\nprinted: {two}" for entry, two in zip(start, now, strict=True) if not _alike(entry, two)
+    ]
 
 
 def _alike(shown: str, printed: str) -> bool:
@@ -263,23 +269,26 @@ def _alike(shown: str, printed: str) -> bool:
     if flat[0] != flat[1]:
         return False
     numbers = [
-        [float(found.replace(",", "").lstrip("±")) for found in NUMBER.findall(line)] for line in (shown, printed)
+        [float(result.replace(",", "").lstrip("±")) for result in NUMBER.findall(line)] for line in (shown, printed)
     ]
-    return all(abs(one - two) <= max(ABSOLUTE, RELATIVE * abs(one)) for one, two in zip(*numbers, strict=True))
+    return all(abs(entry - two) <= max(ABSOLUTE, RELATIVE * abs(entry)) for entry, two in zip(*numbers, strict=True))
 
 
 def pages() -> list[Path]:
     """The README and every page of the site that is written by hand."""
-    made = {ROOT / "docs" / name for name in ("generated", "_build")}
-    return [ROOT / "README.md", *(path for path in sorted((ROOT / "docs").rglob("*.md")) if not made & {*path.parents})]
+    created = {ROOT / "docs" / name for name in ("generated", "_build")}
+    return [
+        ROOT / "README.md",
+        *(path for path in sorted((ROOT / "docs").rglob("*.md")) if not created & {*path.parents}),
+    ]
 
 
 def main() -> None:
     """Run pages."""
     words = sys.argv[1:]
-    chosen = [Path(word).resolve() for word in words if word != "--check"] or pages()
+    selected = [Path(word).resolve() for word in words if word != "--check"] or pages()
     stale = False
-    for path in chosen:
+    for path in selected:
         old = path.read_text(encoding="utf-8")
         new = run_page(old)
         for line in differences(old, new):

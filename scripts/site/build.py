@@ -25,7 +25,7 @@ DOCS = ROOT / "docs"
 MADE = DOCS / "generated"
 BUILT = DOCS / "_build" / "html"
 FETCHED = {"script": "src", "link": "href", "img": "src", "iframe": "src", "source": "src", "video": "src"}
-"""What a browser asks for as soon as it sees it, by tag."""
+"""Tag -> attribute whose address a browser fetches as soon as it sees it."""
 ADDRESS = re.compile(r"url\(\s*[\"']?((?:https?:)?//[^)\"']+)|@import\s+[\"']((?:https?:)?//[^\"']+)")
 
 
@@ -40,9 +40,9 @@ def generate() -> None:
     for name in papers.LEADS:
         text = (ROOT / "studies" / "results" / f"{name}.md").read_text(encoding="utf-8")
         pages[f"studies/{name}.tex"] = to_latex(text)
-        title, _, rest = text.partition("\n")
+        title, _, remainder = text.partition("\n")
         latex = f"For LaTeX: {{download}}`{name}.tex </generated/studies/{name}.tex>`."
-        pages[f"studies/{name}.md"] = f"---\norphan: true\n---\n\n{title}\n\n{latex}\n{rest}"
+        pages[f"studies/{name}.md"] = f"---\norphan: true\n---\n\n{title}\n\n{latex}\n{remainder}"
     for name, text in pages.items():
         path = MADE / name
         if not path.is_file() or path.read_text(encoding="utf-8") != text:
@@ -54,7 +54,7 @@ def generate() -> None:
 
 
 class Links(HTMLParser):
-    """What a page fetches, where it leads, and the places in it that can be led to."""
+    """Addresses that a page fetches, addresses that it links to, and its own anchors."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -65,12 +65,12 @@ class Links(HTMLParser):
 
     def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
         """Note what a tag names."""
-        found = {name: value or "" for name, value in attributes}
-        self.places |= {found.get("id", ""), found.get("name", "") if tag == "a" else ""}
-        if tag == "a" and "href" in found:
-            self.leads.append(found["href"])
-        elif tag in FETCHED and FETCHED[tag] in found and found.get("rel") not in ("canonical", "next", "prev"):
-            self.fetched.append(found[FETCHED[tag]])
+        values = {name: value or "" for name, value in attributes}
+        self.places |= {values.get("id", ""), values.get("name", "") if tag == "a" else ""}
+        if tag == "a" and "href" in values:
+            self.leads.append(values["href"])
+        elif tag in FETCHED and FETCHED[tag] in values and values.get("rel") not in ("canonical", "next", "prev"):
+            self.fetched.append(values[FETCHED[tag]])
 
 
 def faults(built: Path) -> list[str]:
@@ -78,23 +78,23 @@ def faults(built: Path) -> list[str]:
     pages = {
         path: Links(path.read_text(encoding="utf-8")) for path in built.rglob("*.html") if "_static" not in path.parts
     }
-    found = []
+    results = []
     for path, page in pages.items():
         name = path.relative_to(built)
-        found += [f"{name}: fetches {address}" for address in page.fetched if urlsplit(address).netloc]
+        results += [f"{name}: fetches {address}" for address in page.fetched if urlsplit(address).netloc]
         for address in [*page.leads, *page.fetched]:
-            parts = urlsplit(address)
-            if parts.scheme or parts.netloc:
+            url = urlsplit(address)
+            if url.scheme or url.netloc:
                 continue
-            target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+            target = (path.parent / unquote(url.path)).resolve() if url.path else path
             if not target.is_file():
-                found.append(f"{name}: {address} leads nowhere")
-            elif target in pages and unquote(parts.fragment) not in pages[target].places:
-                found.append(f"{name}: {address} leads to no place in its page")
+                results.append(f"{name}: {address} leads nowhere")
+            elif target in pages and unquote(url.fragment) not in pages[target].places:
+                results.append(f"{name}: {address} leads to no place in its page")
     for path in built.rglob("*.css"):
         for match in ADDRESS.finditer(path.read_text(encoding="utf-8")):
-            found.append(f"{path.relative_to(built)}: fetches {match[1] or match[2]}")
-    return found
+            results.append(f"{path.relative_to(built)}: fetches {match[1] or match[2]}")
+    return results
 
 
 def build() -> None:
@@ -107,8 +107,8 @@ def build() -> None:
     command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-j", "auto", "-b", "html"]
     if subprocess.run([*command, str(DOCS), str(BUILT)], cwd=ROOT, check=False).returncode:
         sys.exit("scripts/docs: Sphinx warned; warnings are errors")
-    if found := faults(BUILT):
-        sys.exit("\n".join([*sorted(set(found)), f"scripts/docs: {len(set(found))} faults"]))
+    if result := faults(BUILT):
+        sys.exit("\n".join([*sorted(set(result)), f"scripts/docs: {len(set(result))} faults"]))
     print(f"{BUILT / 'index.html'}: {len(list(BUILT.rglob('*.html')))} pages")
 
 

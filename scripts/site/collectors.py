@@ -51,8 +51,8 @@ def write_exports(folder: Path, story: Town) -> None:
 
 def collected(story: Town) -> Iterator[Collected]:
     """Yield posts about articles, each followed by those who pass it on."""
-    cascades = {record.id: record for part in story.parts for record in part.records()}
-    for post in [one for one in story.posts if one.post.about][:NUM_POSTS]:
+    cascades = {record.id: record for chunk in story.parts for record in chunk.records()}
+    for post in [entry for entry in story.posts if entry.post.about][:NUM_POSTS]:
         link = f"https://harrowmere.example/{post.post.about[0]}"
         yield Collected(post.post.id, post.author, int(post.time), post.post.text, link)
         cascade = cascades[post.post.id]
@@ -61,7 +61,7 @@ def collected(story: Town) -> Iterator[Collected]:
 
 
 def _lines(objects: Iterable[object]) -> str:
-    return "".join(f"{json.dumps(one, ensure_ascii=False)}\n" for one in objects)
+    return "".join(f"{json.dumps(entry, ensure_ascii=False)}\n" for entry in objects)
 
 
 def _4cat(posts: Iterable[Collected]) -> str:
@@ -118,15 +118,20 @@ def _telegram(posts: Iterable[Collected]) -> object:
 
 
 def _reddit(post: Collected) -> object:
-    about = {"name": f"t3_{post.id}", "author": post.author, "subreddit": "harrowmere", "created_utc": post.seconds}
-    return about | {"title": post.text, "selftext": "", "url_overridden_by_dest": post.link}
+    fields = {
+        "name": f"t3_{post.id}",
+        "author": post.author,
+        "subreddit": "harrowmere",
+        "created_utc": post.seconds,
+    }
+    return fields | {"title": post.text, "selftext": "", "url_overridden_by_dest": post.link}
 
 
 def _twarc(post: Collected) -> object:
     text = f"RT @{post.author}: {post.text}" if post.repost_of else post.text
     reference = [{"type": "retweeted", "id": post.repost_of, "text": post.text}] if post.repost_of else []
-    about = {"id": post.id, "text": text, "author_id": post.author, "author": {"username": post.author}}
-    return about | {"created_at": post.time, "public_metrics": {}, "referenced_tweets": reference}
+    fields = {"id": post.id, "text": text, "author_id": post.author, "author": {"username": post.author}}
+    return fields | {"created_at": post.time, "public_metrics": {}, "referenced_tweets": reference}
 
 
 def _youtube(post: Collected) -> object:

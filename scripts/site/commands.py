@@ -22,27 +22,29 @@ def page() -> str:
     ]
     group: Any = get_command(make_app())
     for name, command in group.commands.items():
-        told = inspect.cleandoc(command.help or "").split("\n\nRaises")[0]
-        text += ["", f"## ensue {name}", "", told]
-        arguments = [one for one in command.params if one.param_type_name == "argument"]
+        output = inspect.cleandoc(command.help or "").split("\n\nRaises")[0]
+        text += ["", f"## ensue {name}", "", output]
+        arguments = [entry for entry in command.params if entry.param_type_name == "argument"]
         options = [
-            one for one in command.params if one.param_type_name == "option" and one.name != "help" and not one.hidden
+            entry
+            for entry in command.params
+            if entry.param_type_name == "option" and entry.name != "help" and not entry.hidden
         ]
-        usage = " ".join(_usage(one) for one in arguments)
+        usage = " ".join(_usage(entry) for entry in arguments)
         text += ["", f"```text\nensue {name} {usage}{' [OPTIONS]' if options else ''}\n```"]
-        rows = [(_usage(one), one.help or "") for one in arguments] + [
-            (_option(one), one.help or "") for one in options
+        rows = [(_usage(entry), entry.help or "") for entry in arguments] + [
+            (_option(entry), entry.help or "") for entry in options
         ]
         if rows:
             text += ["", "| argument or option | meaning |", "|---|---|"]
-            text += [f"| `{shown}` | {' '.join(meant.replace('|', '&#124;').split())} |" for shown, meant in rows]
+            text += [f"| `{listed}` | {' '.join(meant.replace('|', '&#124;').split())} |" for listed, meant in rows]
     return "\n".join(text) + "\n"
 
 
 def _usage(argument: Any) -> str:
-    shown = str(argument.metavar or argument.name)
-    shown = f"{shown}..." if argument.nargs == -1 else shown
-    return shown.upper() if argument.required else f"[{shown.upper()}]"
+    metavar = str(argument.metavar or argument.name)
+    metavar = f"{metavar}..." if argument.nargs == -1 else metavar
+    return metavar.upper() if argument.required else f"[{metavar.upper()}]"
 
 
 def _option(option: Any) -> str:

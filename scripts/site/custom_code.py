@@ -17,32 +17,32 @@ def table() -> str:
     rows = []
     for row in reading["rows"]:
         if not row["reader"].startswith("ensue"):
-            why = "groups events by session, maps ids to integers and names the line of a bad row"
-            rows.append(("`data`: read a CSV log", row["reader"], "CPU time", row["ensue_over_it"], why))
+            reason = "groups events by session, maps ids to integers and names the line of a bad row"
+            rows.append(("`data`: read a CSV log", row["reader"], "CPU time", row["ensue_over_it"], reason))
     first = {row["step"]: row for row in prepare["runs"][0]["rows"]}
-    own, peer = first["ensue prepare"], first["polars"]
-    why = "logs larger than memory, grouped and sorted; the same bytes for any number of chunks"
-    rows.append(("`data`: prepare a log on disk", "polars", "CPU time", own["over_polars"], why))
+    ours, peer = first["ensue prepare"], first["polars"]
+    reason = "logs larger than memory, grouped and sorted; the same bytes for any number of chunks"
+    rows.append(("`data`: prepare a log on disk", "polars", "CPU time", ours["over_polars"], reason))
     rows.append(
         (
             "`data`: prepare a log on disk",
             "polars",
             "memory",
-            round(own["peak_megabytes"] / peer["peak_megabytes"], 2),
-            why,
+            round(ours["peak_megabytes"] / peer["peak_megabytes"], 2),
+            reason,
         )
     )
     for row in normalisers["tables"]["entmax"]:
         if row["alpha"] == "learned" and row["shape"] != "ring, copied":
             shape = " x ".join(map(str, row["size"]))
-            why = "a gradient for alpha, without a loop of 50 bisection steps"
+            reason = "a gradient for alpha, without a loop of 50 bisection steps"
             rows.append(
                 (
                     f"`nn`: alpha-entmax, {shape}",
                     "entmax, 50 steps of bisection",
                     "time",
                     round(1 / row["times_faster"], 3),
-                    why,
+                    reason,
                 )
             )
     for row in epoch["rows"]:
@@ -78,9 +78,9 @@ def table() -> str:
                     "copies typed words, applies the k-anonymity threshold during the search",
                 )
             )
-    why = "exchanges only the rows of a table that a step changed"
-    rows.append(("`training`: two ranks", "one process", "time per epoch", distributed["two_over_one"], why))
+    reason = "exchanges only the rows of a table that a step changed"
+    rows.append(("`training`: two ranks", "one process", "time per epoch", distributed["two_over_one"], reason))
     lines = ["| part | compared with | measured | ratio | why it is custom |", "|---|---|---|---|---|"]
     lines += [f"| {' | '.join(map(str, row))} |" for row in rows]
-    made = (reading, prepare["runs"][0], normalisers, epoch, sessions, suggestions, distributed)
-    return "\n".join([*lines, "", *(f"- {source(found)}" for found in made)])
+    created = (reading, prepare["runs"][0], normalisers, epoch, sessions, suggestions, distributed)
+    return "\n".join([*lines, "", *(f"- {source(result)}" for result in created)])

@@ -40,8 +40,8 @@ def write_shares(folder: Path) -> None:
     """``shares.csv``, ``new.csv`` of the last posts, ``open.csv`` of one that spreads, ``follows.csv``: who hears."""
     events = [
         (part_name, name, value, _iso(time))
-        for part_name, part in zip(("shares", "shares", "new"), town().parts, strict=True)
-        for record in part.records()
+        for part_name, split_part in zip(("shares", "shares", "new"), town().parts, strict=True)
+        for record in split_part.records()
         for name, value, time in zip([record.id] * len(record.values), record.values, record.times, strict=True)
     ]
     for name in ("shares", "new"):
@@ -57,20 +57,20 @@ def write_clicks(folder: Path) -> None:
     """``clicks.csv`` and ``last_days.csv``: session_id, item_id, timestamp; as a web server's log is exported."""
     for name, late in (("clicks", False), ("last_days", True)):
         rows = [
-            (one.history.id, value, int(time))
-            for one in town().reading
-            if (one.day > VALID_DAY) == late
-            for value, time in zip(one.history.values, one.history.times, strict=True)
+            (entry.history.id, value, int(time))
+            for entry in town().reading
+            if (entry.day > VALID_DAY) == late
+            for value, time in zip(entry.history.values, entry.history.times, strict=True)
         ]
         _table(folder / f"{name}.csv", ("session_id", "item_id", "timestamp"), rows)
 
 
 def write_texts(folder: Path) -> None:
     """``coded.csv`` (text, label), ``control.csv`` coded later, ``posts.csv`` not coded at all."""
-    coded = [(one.post.text, one.label) for one in town().posts if one.label is not None]
+    coded = [(entry.post.text, entry.label) for entry in town().posts if entry.label is not None]
     _table(folder / "coded.csv", ("text", "label"), coded[:400])
     _table(folder / "control.csv", ("text", "label"), coded[400:550])
-    rows = [(one.post.id, one.author, one.post.text) for one in town().posts[-200:]]
+    rows = [(entry.post.id, entry.author, entry.post.text) for entry in town().posts[-200:]]
     _table(folder / "posts.csv", ("id", "author", "text"), rows)
 
 
@@ -78,27 +78,29 @@ def write_searches(folder: Path) -> None:
     """``searches.tsv`` and ``last_searches.tsv``: user, query, time; as a search box logs it."""
     for name, late in (("searches", False), ("last_searches", True)):
         rows = [
-            (one.person, query, _iso(time))
-            for one in town().searching
-            if (one.day > VALID_DAY) == late
-            for query, time in zip(one.history.values, one.history.times, strict=True)
+            (entry.person, query, _iso(time))
+            for entry in town().searching
+            if (entry.day > VALID_DAY) == late
+            for query, time in zip(entry.history.values, entry.history.times, strict=True)
         ]
         _table(folder / f"{name}.tsv", ("user", "query", "time"), rows, "\t")
 
 
 def write_posts(folder: Path) -> None:
     """``stories.csv`` (id, title, body), ``collected.ndjson`` (a post a line) and ``linked.jsonl`` with known links."""
-    stories = [(one.id, one.title, one.body) for one in town().articles]
+    stories = [(entry.id, entry.title, entry.body) for entry in town().articles]
     _table(folder / "stories.csv", ("id", "title", "body"), stories)
     _table(folder / "story.csv", ("id", "title", "body"), stories[:2])
     posts = town().posts
     lines = [
-        json.dumps({"id": one.post.id, "author": one.author, "created_at": _iso(one.time), "text": one.post.text})
-        for one in posts[:300]
+        json.dumps(
+            {"id": entry.post.id, "author": entry.author, "created_at": _iso(entry.time), "text": entry.post.text}
+        )
+        for entry in posts[:300]
     ]
     (folder / "collected.ndjson").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    for name, part in (("linked", posts[300:700]), ("linked_later", posts[700:900])):
-        text = "".join(f"{one.post.to_json()}\n" for one in part)
+    for name, split_part in (("linked", posts[300:700]), ("linked_later", posts[700:900])):
+        text = "".join(f"{entry.post.to_json()}\n" for entry in split_part)
         (folder / f"{name}.jsonl").write_text(text, encoding="utf-8")
 
 

@@ -31,18 +31,18 @@ def ways() -> dict[str, list[str]]:
 
 def table() -> str:
     """Return how many commands and seconds each question took, from ``benchmarks/results/first_answer.json``."""
-    found = load("benchmarks/results/first_answer.json")
+    result = load("benchmarks/results/first_answer.json")
     lines = ["| question | commands, install included | CPU seconds | seconds |", "|---" * 4 + "|"]
-    for question, row in zip(ways(), found["rows"], strict=True):
+    for question, row in zip(ways(), result["rows"], strict=True):
         cells = f"{len(row['commands']) + 1} | {row['cpu_s']:.1f} | {row['wall_s']:.1f}"
         lines.append(f"| [{question}](#{_anchor(question)}) | {cells} |")
     lines += [
         "",
-        f"Seconds are of all commands after the install: medians of {found['rounds']} runs on one thread of a busy "
-        f"machine. The install took {found['install_s']:.0f} s, with PyTorch (CPU) on disk and the rest from a mirror; "
-        f"its environment takes {found['installed_mb']:,.0f} MB.",
+        f"Seconds are of all commands after the install: medians of {result['rounds']} runs on one thread of a busy "
+        f"machine. The install took {result['install_s']:.0f} s, with PyTorch (CPU) on disk and the rest from a "
+        f"mirror; its environment takes {result['installed_mb']:,.0f} MB.",
     ]
-    return "\n".join([*lines, "", source(found)])
+    return "\n".join([*lines, "", source(result)])
 
 
 def _anchor(heading: str) -> str:

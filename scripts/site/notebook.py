@@ -47,10 +47,10 @@ def main() -> None:
     """Run the notebook that is named."""
     words = [word for word in sys.argv[1:] if word != "--write"]
     path, folder = Path(words[0]).resolve(), Path(words[1]).resolve()
-    with tempfile.TemporaryDirectory(prefix="nb") as own:  # short, for a socket's path has few characters
+    with tempfile.TemporaryDirectory(prefix="nb") as ours:  # short, for a socket's path has few characters
         for name in ("CONFIG", "DATA", "RUNTIME"):
-            os.environ[f"JUPYTER_{name}_DIR"] = own
-        os.environ["IPYTHONDIR"] = own
+            os.environ[f"JUPYTER_{name}_DIR"] = ours
+        os.environ["IPYTHONDIR"] = ours
         folder.mkdir(parents=True, exist_ok=True)
         print(run(path, folder))
     if "--write" in sys.argv:

@@ -27,14 +27,14 @@ def found_of(paper: str) -> dict[str, Any] | None:
 
 def hidan() -> str:
     """HiDAN: the paper learns 80 % of the cascades, here 10 % are public."""
-    found = _required("hidan")
+    result = _required("hidan")
     names = ("mrr", "hit@10", "hit@50", "hit@100")
     lines = _head("data", "row", "MRR", "HR@10", "HR@50", "HR@100")
     for data in ("memes", "weibo", "twitter"):
-        macro, full = (_of(found["tables"]["prediction"], data=data, protocol=name) for name in ("macro", "full"))
-        (own,) = _of(macro, model="hidan")
-        lines.append(_line(data, "HiDAN, paper (trained on 80 % of the cascades)", _printed(own["paper"], names)))
-        lines.append(_line(data, "HiDAN, ours, protocol of the paper (trained on 10 %)", _figures(own, names)))
+        macro, full = (_of(result["tables"]["prediction"], data=data, protocol=name) for name in ("macro", "full"))
+        (ours,) = _of(macro, model="hidan")
+        lines.append(_line(data, "HiDAN, paper (trained on 80 % of the cascades)", _printed(ours["paper"], names)))
+        lines.append(_line(data, "HiDAN, ours, protocol of the paper (trained on 10 %)", _figures(ours, names)))
         (honest,) = _of(full, model="hidan")
         lines.append(_line(data, "HiDAN, ours, protocol full", _figures(honest, names)))
         (blend,) = _of(full, model="cascade-blend")
@@ -51,10 +51,10 @@ def centrality() -> str:
     lines = _head("data", "row", "accuracy")
     for data in dict.fromkeys(row["data"] for row in rows):
         of_data = _of(rows, data=data)
-        (own,) = _of(of_data, model="centrality")
-        if own.get("paper"):
-            lines.append(_line(data, "centrality, paper", [f"{own['paper']:.1f}"]))
-        lines.append(_line(data, "centrality, ours, protocol of the paper", _figures(own, ("accuracy",))))
+        (ours,) = _of(of_data, model="centrality")
+        if ours.get("paper"):
+            lines.append(_line(data, "centrality, paper", [f"{ours['paper']:.1f}"]))
+        lines.append(_line(data, "centrality, ours, protocol of the paper", _figures(ours, ("accuracy",))))
         for blend in _of(of_data, model="blend"):
             lines.append(_line(data, "`blend`, ours", _figures(blend, ("accuracy",))))
         counting = [row for row in of_data if row["model"] in ("tfidf", "vectors", "majority")]
@@ -70,8 +70,8 @@ def mtn() -> str:
     lines = _head("data", "row", "BLEU", "content words", "MRR@10")
     for model, score in printed.items():
         lines.append(_line("AOL", f"{model}, paper (another log)", [f"{score:.2f}", NO_FIGURE, NO_FIGURE]))
-    said = {"transformer": "Transformer, ours", "mtn": "MTN, ours", "best": "`best`, ours"}
-    return "\n".join([*lines, *_ours(rows, said, SUGGEST_COUNTING, "bleu", names)])
+    output = {"transformer": "Transformer, ours", "mtn": "MTN, ours", "best": "`best`, ours"}
+    return "\n".join([*lines, *_ours(rows, output, SUGGEST_COUNTING, "bleu", names)])
 
 
 def ast() -> str:
@@ -81,29 +81,29 @@ def ast() -> str:
     lines = _head("data", "row", "AP, pooled", "AUC", "mRP", "MRR of a post's article")
     cells = [f"{table[name]:.2f}" if name in table else NO_FIGURE for name in names]
     lines.append(_line("the paper's posts", "AST, paper (other data)", cells))
-    said = {"ast": "AST, ours, no article on both sides", "best": "`best`, ours"}
-    return "\n".join([*lines, *_ours(rows, said, LINK_COUNTING, "pooled_ap", names)])
+    output = {"ast": "AST, ours, no article on both sides", "best": "`best`, ours"}
+    return "\n".join([*lines, *_ours(rows, output, LINK_COUNTING, "pooled_ap", names)])
 
 
 def sansr() -> str:
     """SANSR: the paper's figures, and ours where its study has been run."""
-    printed, found = Paper("sansr").tables("overall"), found_of("sansr")
+    printed, result = Paper("sansr").tables("overall"), found_of("sansr")
     names = ("hit@10", "hit@20", "mrr@10", "mrr@20")
     lines = _head("data", "row", "HR@10", "HR@20", "MRR@10", "MRR@20")
-    rows = found["tables"]["overall"] if found else []
+    rows = result["tables"]["overall"] if result else []
     for data in printed:
         table = printed[data]["sansr"]
         lines.append(_line(data, "SANSR, paper", [f"{100 * table[name]:.2f}" for name in names]))
         of_data = _of(rows, data=data)
-        for model, said in (("sansr", "SANSR, ours"), ("blend", "`blend`, ours")):
+        for model, output in (("sansr", "SANSR, ours"), ("blend", "`blend`, ours")):
             for row in _of(of_data, model=model):
-                lines.append(_line(data, f"{said}, protocol {row['protocol']}", _figures(row, names)))
+                lines.append(_line(data, f"{output}, protocol {row['protocol']}", _figures(row, names)))
         for protocol in dict.fromkeys(row["protocol"] for row in of_data):
             counting = [row for row in _of(of_data, protocol=protocol) if row["model"] in NEXT_COUNTING]
             if counting:
                 best = max(counting, key=lambda row: row.get("mrr@20", 0.0))
                 lines.append(_line(data, f"best baseline: {best['model']}, protocol {protocol}", _figures(best, names)))
-    if found is None:
+    if result is None:
         lines += ["", "`ensue reproduce sansr` writes our results; there are none yet."]
     return "\n".join(lines)
 
@@ -115,12 +115,12 @@ def anywhere() -> str:
         "task", "subsets", *(f"`best` {OUTCOMES[name]}" for name in OUTCOMES), "median difference", "longest training"
     )
     for task in (*dict.fromkeys(row["task"] for row in verdicts), None):
-        own = verdicts if task is None else [row for row in verdicts if row["task"] == task]
-        counts = [str(sum(row["outcome"] == outcome for row in own)) for outcome in OUTCOMES]
-        ahead = median(row["difference"] / row["baseline_score"] for row in own if row["baseline_score"])
-        longest = max(own, key=lambda row: row["seconds"])
+        ours = verdicts if task is None else [row for row in verdicts if row["task"] == task]
+        counts = [str(sum(row["outcome"] == outcome for row in ours)) for outcome in OUTCOMES]
+        better = median(row["difference"] / row["baseline_score"] for row in ours if row["baseline_score"])
+        longest = max(ours, key=lambda row: row["seconds"])
         took = f"{longest['seconds'] / 60:.0f} min ({longest['data']}, {longest['part']})"
-        lines.append(_line(task or "all", str(len(own)), [*counts, f"{100 * ahead:+.1f} %", took]))
+        lines.append(_line(task or "all", str(len(ours)), [*counts, f"{100 * better:+.1f} %", took]))
     return "\n".join(lines)
 
 
@@ -150,9 +150,9 @@ def _ours(
 
 
 def _required(paper: str) -> dict[str, Any]:
-    found = found_of(paper)
-    assert found is not None, paper
-    return found
+    result = found_of(paper)
+    assert result is not None, paper
+    return result
 
 
 def _of(rows: Iterable[Row], **wanted: str) -> list[Row]:

@@ -79,11 +79,11 @@ def lines_of(task: str, model: registry.Model) -> list[Line]:
         KeyError: a setting without a unit.
     """
     package = import_module(TASKS[task].catalogue)
-    found: dict[str, Line] = {}
-    for part in (*package.MODELS[model.name][1:], package.SHARED):
-        for line in _lines(part, model.paper):
-            found.setdefault(line.name, line)
-    return list(found.values())
+    results: dict[str, Line] = {}
+    for group in (*package.MODELS[model.name][1:], package.SHARED):
+        for line in _lines(group, model.paper):
+            results.setdefault(line.name, line)
+    return list(results.values())
 
 
 def _lines(part: Any, paper: str = "") -> list[Line]:
@@ -100,13 +100,13 @@ def _lines(part: Any, paper: str = "") -> list[Line]:
 
 
 def _source(part: Any, paper: str, untouched: bool) -> str:
-    """Where a default is from: what the docstring of its class says, and the paper of the model."""
+    """Return the source of a default: the docstring of its class, and the paper of the model."""
     kind = type(part)
     if kind is Schedule:
         return SHARED_TRAINING if untouched else "set for this model"
-    said = re.search(r"the defaults are (.*?)\.$", (getdoc(kind) or "").split("\n")[0])
-    text = f"`{kind.__name__}`: {said[1] if said else 'ours'}"
-    return f"{text}{f' ({paper})' if said and paper else ''}"
+    output = re.search(r"the defaults are (.*?)\.$", (getdoc(kind) or "").split("\n")[0])
+    text = f"`{kind.__name__}`: {output[1] if output else 'ours'}"
+    return f"{text}{f' ({paper})' if output and paper else ''}"
 
 
 def _shown(default: object) -> str:
@@ -152,8 +152,10 @@ def page_of(task: str) -> str:
     names = {line.name for line in shared}
     groups: dict[tuple[Line, ...], list[registry.Model]] = {}
     for model in registry.models(task):
-        own = [one for one in lines_of(task, model) if one.source != SHARED_TRAINING]
-        groups.setdefault(tuple(one for one in own if one.name not in names or one not in shared), []).append(model)
+        own_lines = [entry for entry in lines_of(task, model) if entry.source != SHARED_TRAINING]
+        groups.setdefault(
+            tuple(entry for entry in own_lines if entry.name not in names or entry not in shared), []
+        ).append(model)
     for lines, models in groups.items():
         text += [f"## {', '.join(model.name for model in models)}", ""]
         for model in models:

@@ -17,33 +17,33 @@ _LOSSES = {"sampled": "shared negatives", "ce": "softmax over all"}
 
 def hidan() -> str:
     """Return HiDAN, the models of its paper, ours and the best baseline, from ``studies/results/hidan.json``."""
-    found = load("studies/results/hidan.json")
+    result = load("studies/results/hidan.json")
     lines = ["| data | protocol | model | seeds | MRR | HR@10 | HR@50 | HR@100 | MAP@100 |", "|---" * 9 + "|"]
     tables: dict[tuple[str, str], list[Any]] = {}
-    for row in found["tables"]["prediction"]:
+    for row in result["tables"]["prediction"]:
         if row.get("cascades", "all") == "all" and (row["protocol"] != "macro" or row["data"] in _HIDAN):
             tables.setdefault((row["data"], row["protocol"]), []).append(row)
     for (data, protocol), rows in tables.items():
-        counted = max((row for row in rows if row["model"] in COUNTING), key=lambda row: row["mrr"], default=None)
+        counts = max((row for row in rows if row["model"] in COUNTING), key=lambda row: row["mrr"], default=None)
         for row in rows:
-            if row["model"] in _SHOWN or row is counted or "interval" not in row:
+            if row["model"] in _SHOWN or row is counts or "interval" not in row:
                 cells = " | ".join(spread(row, name) for name in ("mrr", "hit@10", "hit@50", "hit@100", "mrr@100"))
                 lines.append(f"| {data} | {protocol} | {row['model']} | {row.get('seeds', '')} | {cells} |")
-    return "\n".join([*lines, "", source(found)])
+    return "\n".join([*lines, "", source(result)])
 
 
 def sources() -> str:
     """Return how often the selected earlier user has an edge of the true graph to the user."""
-    found = load("studies/results/hidan.json")
-    rows = found["tables"]["sources"]
+    result = load("studies/results/hidan.json")
+    rows = result["tables"]["sources"]
     lines = ["| row | selected by | true edges | ratio to random |", "|---" * 4 + "|"]
-    every = [(row["model"], row["by"], row["precision"]) for row in rows]
-    every += [
+    all_entries = [(row["model"], row["by"], row["precision"]) for row in rows]
+    all_entries += [
         ("the latest user" if name == "latest" else "a random user", "", rows[0][name]) for name in ("latest", "chance")
     ]
-    for name, way, share in every:
+    for name, way, share in all_entries:
         lines.append(f"| {name} | {way} | {100 * share:.1f} % | {share / rows[0]['chance']:.2f} |")
-    return "\n".join([*lines, "", source(found)])
+    return "\n".join([*lines, "", source(result)])
 
 
 def spread(row: Any, name: str) -> str:
@@ -60,8 +60,8 @@ def speed() -> str:
     epoch = load("benchmarks/results/epoch.json")
     for row in epoch["rows"]:
         if row["model"] != "hidan":
-            what = f"one epoch of HiDAN, {row['users']:,} users, mean length 24"
-            lines.append(f"| {what} | {row['model']} | {row['hidan_over_it']} |")
+            label = f"one epoch of HiDAN, {row['users']:,} users, mean length 24"
+            lines.append(f"| {label} | {row['model']} | {row['hidan_over_it']} |")
     reading = load("benchmarks/results/reading.json")
     for row in reading["rows"]:
         if not row["reader"].startswith("ensue"):
@@ -70,33 +70,33 @@ def speed() -> str:
     for row in sessions["rows"]:
         if not row["model"].startswith("sansr"):
             name, _, loss = row["model"].partition(", ")
-            what = f"one epoch of SANSR, {row['items']:,} items, {_LOSSES[loss]}"
-            lines.append(f"| {what} | {name} | {row['sansr_over_it']} |")
+            label = f"one epoch of SANSR, {row['items']:,} items, {_LOSSES[loss]}"
+            lines.append(f"| {label} | {name} | {row['sansr_over_it']} |")
     pooling = load("benchmarks/results/pooling.json")
     for row in pooling["tables"]["training"]:
         if row["model"].startswith("centrality"):
-            what = f"one training step of {row['model']}, 64 texts, {row['lengths'].replace('each', 'words each')}"
-            lines.append(f"| {what} | self-attention | {row['ratio']} |")
+            label = f"one training step of {row['model']}, 64 texts, {row['lengths'].replace('each', 'words each')}"
+            lines.append(f"| {label} | self-attention | {row['ratio']} |")
     normalisers = load("benchmarks/results/normalisers.json")
     for row in normalisers["tables"]["entmax"]:
         if row["alpha"] == "learned" and row["shape"] != "ring, copied":
-            what = f"alpha-entmax, forward and backward, alpha trained, {tuple(row['size'])}"
-            lines.append(f"| {what} | bisection, 50 steps | {round(1 / row['times_faster'], 3)} |")
+            label = f"alpha-entmax, forward and backward, alpha trained, {tuple(row['size'])}"
+            lines.append(f"| {label} | bisection, 50 steps | {round(1 / row['times_faster'], 3)} |")
     return "\n".join([*lines, "", *map(source, (epoch, reading, sessions, pooling, normalisers))])
 
 
 def answers() -> str:
     """Milliseconds of one answer, and answers a second in batches."""
-    found = load("benchmarks/results/answers.json")
+    result = load("benchmarks/results/answers.json")
     lines = [
         "| model | attributions | one answer, median | 95th percentile | batches of 256 |",
         "|---|---|---|---|---|",
     ]
-    for row in found["rows"]:
+    for row in result["rows"]:
         evidence = "with" if row["evidence"] else "without"
         single = f"{row['median_ms']:.1f} ms | {row['p95_ms']:.1f} ms"
         lines.append(f"| {row['model']} | {evidence} | {single} | {row['answers_a_second']:,} per second |")
-    return "\n".join([*lines, "", source(found)])
+    return "\n".join([*lines, "", source(result)])
 
 
 def rows_of_study(found: dict[str, Any], names: dict[str, str]) -> str:
@@ -123,48 +123,48 @@ def counted_queries() -> str:
 
 def suggestions() -> str:
     """Milliseconds of five suggestions, suggestions a second beside a peer, and what training MTN costs."""
-    found = load("benchmarks/results/suggestions.json")
+    result = load("benchmarks/results/suggestions.json")
     lines = ["| model | attributions | one answer, median | 95th percentile |", "|---|---|---|---|"]
-    for row in found["tables"]["answers"]:
+    for row in result["tables"]["answers"]:
         evidence = "with" if row["evidence"] else "without"
         lines.append(f"| {row['model']} | {evidence} | {row['median_ms']:.1f} ms | {row['p95_ms']:.1f} ms |")
     lines += ["", "| in batches of 32 | suggestions per second | ratio of the first row |", "|---|---|---|"]
-    for row in found["tables"]["throughput"]:
+    for row in result["tables"]["throughput"]:
         lines.append(f"| {row['model']} | {row['suggestions_a_second']:,} | {row['ours_over_it']} |")
-    (ratio,) = (row["cpu_over_transformer"] for row in found["tables"]["training"] if row["model"] == "mtn")
+    (ratio,) = (row["cpu_over_transformer"] for row in result["tables"]["training"] if row["model"] == "mtn")
     lines += [
         "",
         f"One training step of MTN takes {ratio} of the time of a Transformer of equal depth on the same batches.",
     ]
-    return "\n".join([*lines, "", source(found)])
+    return "\n".join([*lines, "", source(result)])
 
 
 def newcomers() -> str:
     """Return the metrics of new and of known users before and after an update."""
-    found = load("benchmarks/results/newcomers.json")
+    result = load("benchmarks/results/newcomers.json")
     moved = {"after update": "answers after update", "trained on all": "answers of training on all"}
-    seconds = {"after update": found["seconds"]["update"], "trained on all": found["seconds"]["training on all"]}
+    seconds = {"after update": result["seconds"]["update"], "trained on all": result["seconds"]["training on all"]}
     lines = ["| | known users, MRR | new users, HR@10 | unchanged first answers | seconds |", "|---" * 5 + "|"]
     for name in ("before", *moved):
-        stays = f"{100 * found[moved[name]]['first of ten stays']:.0f} %" if name in moved else ""
+        stays = f"{100 * result[moved[name]]['first of ten stays']:.0f} %" if name in moved else ""
         took = f"{seconds[name]:.0f}" if name in seconds else ""
-        known, new = (100 * found[name][who][what] for who, what in (("known", "mrr"), ("newcomers", "hit@10")))
-        lines.append(f"| {name} | {known:.2f} | {new:.1f} | {stays} | {took} |")
-    return "\n".join([*lines, "", source(found)])
+        known_ids, new = (100 * result[name][who][label] for who, label in (("known", "mrr"), ("newcomers", "hit@10")))
+        lines.append(f"| {name} | {known_ids:.2f} | {new:.1f} | {stays} | {took} |")
+    return "\n".join([*lines, "", source(result)])
 
 
 def reviews() -> str:
-    """What a simulated review reads before it stops, and how often it is right to stop."""
-    found = load("benchmarks/results/reviews.json")
+    """Return the posts that a simulated review reads before it stops, and how often stopping was right."""
+    result = load("benchmarks/results/reviews.json")
     lines = [
         "| data | target recall | stopping rule | reviews | target met | posts read | ratio to the oracle | recall |"
     ]
     lines.append("|---" * 8 + "|")
-    for row in found["rows"]:
-        right, read, recall = (f"{100 * row[name]:.1f} %" for name in ("right", "read", "recall"))
-        shown = (f"{100 * row['target']:.0f} %", row["rule"], f"{row['reviews']:,}", right, read)
-        lines.append(f"| {row['data']} | {' | '.join(shown)} | {row['over_oracle']:.2f} x | {recall} |")
-    return "\n".join([*lines, "", source(found)])
+    for row in result["rows"]:
+        correct, read, recall = (f"{100 * row[name]:.1f} %" for name in ("right", "read", "recall"))
+        listed = (f"{100 * row['target']:.0f} %", row["rule"], f"{row['reviews']:,}", correct, read)
+        lines.append(f"| {row['data']} | {' | '.join(listed)} | {row['over_oracle']:.2f} x | {recall} |")
+    return "\n".join([*lines, "", source(result)])
 
 
 def links() -> str:
@@ -174,9 +174,9 @@ def links() -> str:
 
 
 def linking() -> str:
-    """What doubling an article costs, posts a second beside a peer, and a million posts."""
-    found = load("benchmarks/results/linking.json")
-    tables = found["tables"]
+    """Return the cost of doubling an article, posts per second next to a peer, and a million posts."""
+    result = load("benchmarks/results/linking.json")
+    tables = result["tables"]
     lines = [
         "| words of an article | ms per article | ratio to half the words | MB | ratio to half the words |",
         "|---" * 5 + "|",
@@ -190,77 +190,77 @@ def linking() -> str:
     (row,) = tables["million"]
     lines += [
         "",
-        f"{row['posts']:,} posts, encoded once in {row['encode_s']:,.0f} s: the {found['found']:,} best of each of "
+        f"{row['posts']:,} posts, encoded once in {row['encode_s']:,.0f} s: the {result['found']:,} best of each of "
         f"{row['articles']} articles in {row['answer_s']} s, opening the index and encoding the articles included, "
         f"with {row['peak_mb'] / 1000:.2f} GB at most. Searching the {row['near']} best of one article takes "
         f"{row['exact_ms']:.0f} ms; with {row['probes']} cells probed (made in {row['cells_s']:.0f} s) "
         f"{row['probed_ms']:.0f} ms, and {100 * row['found_of_exact']:.0f} % of them are found, though these posts are "
         "words drawn at random.",
     ]
-    return "\n".join([*lines, "", source(found)])
+    return "\n".join([*lines, "", source(result)])
 
 
 def linking_at_size() -> str:
-    """What ``ensue link`` takes of untrained posts and articles, and one answer."""
-    found = load("benchmarks/results/linking_at_size.json")
+    """Return time and memory of ``ensue link`` on untrained posts and articles, and of one answer."""
+    result = load("benchmarks/results/linking_at_size.json")
     lines = ["| posts | articles | MB of posts | CPU seconds | GB |", "|---" * 5 + "|"]
-    for row in found["sizes"]:
+    for row in result["sizes"]:
         cells = f"{row['posts']:,} | {row['articles']:,} | {row['file_mb']:.0f} | {row['cpu_seconds']:.0f}"
         lines.append(f"| {cells} | {row['memory_mb'] / 1000:.2f} |")
-    bare, evident = found["answers"]
+    bare, evident = result["answers"]
     lines += [
         "",
         f"One post against {bare['articles']} articles on one core, half of them within, 95 % within: "
         f"{bare['p50_ms']} and {bare['p95_ms']} ms; with evidence {evident['p50_ms']} and {evident['p95_ms']} ms.",
     ]
-    return "\n".join([*lines, "", source(found)])
+    return "\n".join([*lines, "", source(result)])
 
 
 def texts() -> str:
     """Return texts per second, milliseconds of one text and accuracy."""
-    found = load("benchmarks/results/texts.json")
+    result = load("benchmarks/results/texts.json")
     lines = ["| model | texts per CPU second | one text, ms | accuracy |", "|---" * 4 + "|"]
     lines += [
         f"| {row['model']} | {row['texts_per_cpu_second']:,} | {row['one_text_cpu_ms']:.2f} | {row['accuracy']:.3f} |"
-        for row in found["rows"]
+        for row in result["rows"]
     ]
-    return "\n".join([*lines, "", source(found)])
+    return "\n".join([*lines, "", source(result)])
 
 
 def peers() -> str:
     """Return count-based models next to the fastest library of their task."""
-    found = load("benchmarks/results/peers.json")
+    result = load("benchmarks/results/peers.json")
     head = "| task | model | fit, CPU seconds | answers per CPU second | one answer, ms | hits, % |"
     lines = [head, "|---" * 6 + "|"]
     lines += [
         f"| {row['task']} | {row['model']} | {row['fit_cpu_seconds']} | {row['per_cpu_second']:,} | "
         f"{row['one_cpu_ms']:.2f} | {row['hits']} |"
-        for row in found["rows"]
+        for row in result["rows"]
     ]
-    return "\n".join([*lines, "", source(found)])
+    return "\n".join([*lines, "", source(result)])
 
 
 def defaults() -> str:
     """Return time, memory and metrics of fits with default settings, those of an earlier commit, and a peer's."""
-    found = load("benchmarks/results/defaults.json")
+    result = load("benchmarks/results/defaults.json")
     head = (
         "| data | rows | model | fit, CPU seconds | before | peak, MB | before | HR@20 or accuracy, % | before | peer |"
     )
     lines = [head, "|---" * 10 + "|"]
-    for name, row in found["sets"].items():
+    for name, row in result["sets"].items():
         if "after" not in row:
             continue
-        metric, now, before = "hit@20" if row["task"] == "next" else "accuracy", row["after"], row.get("before")
+        metric, now, start = "hit@20" if row["task"] == "next" else "accuracy", row["after"], row.get("before")
         costs = [
             [f"{run['cpu_seconds']:.1f}", f"{run['peak_mb']:,.0f}", _percent(run, metric)]
-            for run in (now, before)
+            for run in (now, start)
             if run
         ]
-        cells = [text for pair in zip(costs[0], costs[-1] if before else [""] * 3, strict=True) for text in pair]
+        cells = [text for pair in zip(costs[0], costs[-1] if start else [""] * 3, strict=True) for text in pair]
         peer = row["peer"]
         cells.append(f"{100 * peer[metric]:.1f} in {peer['cpu_seconds']:.1f} s" if peer else "")
         lines.append(f"| {name} | {row['rows']:,} | {now['model']} | {' | '.join(cells)} |")
-    return "\n".join([*lines, "", source(found)])
+    return "\n".join([*lines, "", source(result)])
 
 
 def _percent(run: dict[str, Any], metric: str) -> str:
@@ -271,30 +271,30 @@ def _percent(run: dict[str, Any], metric: str) -> str:
 
 def growth() -> str:
     """Return the CPU seconds of fit and evaluate by the size of a log."""
-    found = load("benchmarks/results/growth.json")
-    head = f"| model | events | items | fit, CPU seconds | evaluate {found['test_sessions']:,} sessions, CPU seconds |"
+    result = load("benchmarks/results/growth.json")
+    head = f"| model | events | items | fit, CPU seconds | evaluate {result['test_sessions']:,} sessions, CPU seconds |"
     lines = [head, "|---" * 5 + "|"]
     lines += [
         f"| {row['model']} | {row['events']:,} | {row['items']:,} | {row['fit']} | {row['evaluate']} |"
-        for row in found["rows"]
+        for row in result["rows"]
     ]
     lines += [
         f"| {model} | exponent | | {exponents['fit']} | {exponents['evaluate']} |"
-        for model, exponents in found["exponents"].items()
+        for model, exponents in result["exponents"].items()
     ]
-    return "\n".join([*lines, "", source(found)])
+    return "\n".join([*lines, "", source(result)])
 
 
 def poolings() -> str:
     """Return the accuracy of poolings and baselines, one column per data set."""
-    found = load("studies/results/centrality.json")
-    rows = {(row["data"], row["model"]): row for row in found["tables"]["overall"]}
+    result = load("studies/results/centrality.json")
+    rows = {(row["data"], row["model"]): row for row in result["tables"]["overall"]}
     sets, models = (list(dict.fromkeys(key[side] for key in rows)) for side in (0, 1))
     lines = [f"| model | {' | '.join(sets)} |", "|---" * (1 + len(sets)) + "|"]
     for model in models:
         cells = [_accuracy(rows[data, model]) if (data, model) in rows else "" for data in sets]
         lines.append(f"| {model} | {' | '.join(cells)} |")
-    return "\n".join([*lines, "", source(found)])
+    return "\n".join([*lines, "", source(result)])
 
 
 def _accuracy(row: dict[str, Any]) -> str:
@@ -309,8 +309,8 @@ def stream() -> str:
     lines = [f"| {news['events']:,} clicks of a news site, HR@20 | all | hours in which the model is better |"]
     lines += ["|---|---|---|", f"| {news['model']} | {overall(news, 'model')} | |"]
     for name in (name for name in hours if isinstance(hours[name], dict)):
-        above = f"{hours[name]['above']} of {hours['hours']}, smallest difference {hours[name]['closest']:+.3f}"
-        lines.append(f"| {name} | {overall(news, name)} | {above} |")
+        larger = f"{hours[name]['above']} of {hours['hours']}, smallest difference {hours[name]['closest']:+.3f}"
+        lines.append(f"| {name} | {overall(news, name)} | {larger} |")
     killed = sum(row["kills"] for row in kill["rows"])
     differ = sum(row["rounds_that_differ"] + row["folders_that_do_not_load"] for row in kill["rows"])
     rate, peak = f"{news['events_a_second']:,.0f} events per second", f"at most {news['peak_mb'] / 1000:.2f} GB"
@@ -328,13 +328,13 @@ def stream() -> str:
 
 def gpu() -> str:
     """Return the seconds of one epoch on a CPU and on a GPU, from ``benchmarks/results/gpu.json``."""
-    found = load("benchmarks/results/gpu.json")
+    result = load("benchmarks/results/gpu.json")
     lines = ["| model | data | CPU, s per epoch | GPU, s per epoch | ratio |", "|---" * 5 + "|"]
-    for row in found["at_size"]:
+    for row in result["at_size"]:
         settings = "".join(f", {name}={value}" for name, value in row["settings"].items() if name == "dim")
         cpu, gpu = row["seconds_an_epoch_cpu"], row["seconds_an_epoch_cuda"]
         lines.append(f"| {row['model']}{settings} | {row['data']} | {cpu:.1f} | {gpu:.1f} | {cpu / gpu:.1f} |")
-    return "\n".join([*lines, "", source(found["runs"][0])])
+    return "\n".join([*lines, "", source(result["runs"][0])])
 
 
 def overall(news: dict[str, Any], name: str) -> str:
@@ -345,8 +345,8 @@ def overall(news: dict[str, Any], name: str) -> str:
 
 def load(path: str) -> dict[str, Any]:
     """Return a file of results."""
-    found: dict[str, Any] = json.loads((ROOT / path).read_text())
-    return found
+    result: dict[str, Any] = json.loads((ROOT / path).read_text())
+    return result
 
 
 def source(found: dict[str, Any]) -> str:

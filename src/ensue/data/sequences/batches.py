@@ -15,7 +15,7 @@ import re
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import accumulate
+from itertools import accumulate, zip_longest
 from pathlib import Path
 from typing import Self, cast
 
@@ -82,22 +82,15 @@ class ReadState:
     tallies: dict[str, Tally] = field(default_factory=dict)
     is_whole: dict[str, bool] = field(default_factory=dict)
     """Both of :class:`~ensue.data.ids.IdColumns`."""
+    crc32: int = 0
+    """Checksum of the Parquet file of the latest batch."""
 
     def add_notes(self, *notes: str) -> None:
         """Add notes, each once."""
         self.notes = list(dict.fromkeys((*self.notes, *notes)))
 
 
-@dataclass
-class _Batch:
-    """JSON file of a batch."""
-
-    state: ReadState
-    crc32: int
-    """Checksum of the Parquet file."""
-
-
-_BATCH = TypeAdapter(_Batch)
+_STATE = TypeAdapter(ReadState)
 
 
 @dataclass
@@ -110,6 +103,7 @@ class Batches:
         options: how they are read.
         end: the file before which reading ends; ``None`` for the last.
         files: (Parquet file, events before it) of each batch.
+        state: of reading, after the batches in ``files``.
     """
 
     folder: Path
@@ -124,18 +118,14 @@ class Batches:
         """The columns of ids, with what was noticed about them so far."""
         return replace(id_columns(self.options), tallies=self.state.tallies, whole=self.state.is_whole)
 
-    def is_numeric(self, role: str) -> bool:
-        """Return whether a role holds whole numbers in every file; otherwise all its ids are texts."""
-        return all(role in source.whole_numbers for source in self.sources)
-
     def resume(self) -> None:
         """Take over the complete batches in the folder; whatever follows the first incomplete one is read again."""
         while (note := self._path(".json")).exists():
-            batch = _BATCH.validate_json(note.read_bytes())
-            if _checksum(self._path(".parquet")) != batch.crc32:
+            state = _STATE.validate_json(note.read_bytes())
+            if _checksum(self._path(".parquet")) != state.crc32:
                 return
             self.files.append((self._path(".parquet"), self.state.rows))
-            self.state = batch.state
+            self.state = state
 
     def read(self, progress: Callable[[int], None]) -> None:
         """Read the rest of the log.
@@ -146,24 +136,24 @@ class Batches:
         Raises:
             DataError: the first row that does not fit.
         """
-        frames, count = list[pl.DataFrame](), 0
+        frames = list[pl.DataFrame]()
         for table, cursor in self._tables(self.state.cursor):
             table = self.ids.normalise(table, self._from_the_start)
             if len(table.frame):
                 frames.append(self._events(table))
-                count += len(frames[-1])
             self.state.cursor = cursor
-            if count >= ROWS:
-                self._write(pl.concat(frames))
-                frames, count = [], 0
+            if sum(map(len, frames)) >= ROWS:
+                self._write(frames)
+                frames = []
                 progress(self.state.rows)
-        if count:
-            self._write(pl.concat(frames))
+        if frames:
+            self._write(frames)
             progress(self.state.rows)
 
     def take(self, other: Batches) -> None:
         """Append the batches of another, which has read the files that follow."""
-        state, later = self.state, other.state
+        state = self.state
+        later = other.state
         self.files += [(path, state.rows + num_before) for path, num_before in other.files]
         state.rows += later.rows
         state.empty += later.empty
@@ -181,21 +171,23 @@ class Batches:
             with answering(source.path):
                 content = self.options.open(source.path, in_pieces=True)
                 begin = cursor if number == cursor.source else Cursor(number)
-                for piece, then in pieces(content, source.layout, begin):
-                    table, without = read_rows(piece, self.options, source.layout).without_empty()
-                    self.state.empty += without
+                for piece, following in pieces(content, source.layout, begin):
+                    table, num_empty = read_rows(piece, self.options, source.layout).without_empty()
+                    self.state.empty += num_empty
                     self.state.add_notes(*content.notes, *table.notes)
                     if len(table.frame) and number != self.state.latest:
                         self.state.filled += 1
                         self.state.latest = number
-                    yield table, then
+                    yield table, following
 
     def _events(self, table: Table) -> pl.DataFrame:
         require_filled(table)
         self.state.head = self.state.head or Head(table.layout, table.columns, remarks_on(table), is_unordered(table))
-        columns = [
-            table.frame[role].cast(pl.Int64 if self.is_numeric(role) else pl.String) for role in ("session", "item")
-        ]
+        columns = []
+        for role in ("session", "item"):
+            # Ids are numbers only if they are in every file: otherwise 7 and "7" would be two ids.
+            is_numeric = all(role in source.whole_numbers for source in self.sources)
+            columns.append(table.frame[role].cast(pl.Int64 if is_numeric else pl.String))
         if (times := times_of(table)) is not None:
             self.state.clock = self.state.clock or TimeSummary()
             seconds = self.state.clock.add(times, table.where, self.options.times, self._search_times)
@@ -204,24 +196,26 @@ class Batches:
 
     def _search_times(self, look: Callable[[pl.Series], str | None]) -> str | None:
         """Return the first text that a function returns for the times of a piece of the log."""
-        for table in self._from_the_start():
-            times = times_of(table)
-            if times is not None and times.dtype == pl.String and (text := look(times.str.strip_chars())) is not None:
-                return text
-        return None
+        pieces = (times_of(table) for table in self._from_the_start())
+        texts = (look(times.str.strip_chars()) for times in pieces if times is not None and times.dtype == pl.String)
+        return next(filter(None, texts), None)
 
     def _from_the_start(self) -> Iterator[Table]:
         """Read all pieces of the log again, without a trace in this reader's state."""
         reader = replace(self, end=None, state=ReadState())
         return (table for table, _ in reader._tables(Cursor()))
 
-    def _write(self, events: pl.DataFrame) -> None:
-        path, note = self._path(".parquet"), self._path(".json")
+    def _write(self, frames: Sequence[pl.DataFrame]) -> None:
+        events = pl.concat(frames)
+        path = self._path(".parquet")
+        note = self._path(".json")
         events.write_parquet(path, compression="lz4", statistics=False)
         self.files.append((path, self.state.rows))
         self.state.rows += len(events)
+        self.state.crc32 = _checksum(path)
+        # The note appears as a whole or not at all: a batch without one is read again.
         complete = note.with_suffix(".tmp")
-        complete.write_bytes(_BATCH.dump_json(_Batch(self.state, _checksum(path))))
+        complete.write_bytes(_STATE.dump_json(self.state))
         complete.replace(note)
 
     def _path(self, suffix: str) -> Path:
@@ -251,39 +245,37 @@ def pieces(content: Content, layout: str, cursor: Cursor) -> Iterator[tuple[Cont
         for low in range(cursor.offset, rows, PIECE):
             yield replace(content, part=(low, min(PIECE, rows - low))), replace(cursor, offset=low + PIECE)
         return
-    header = _header(content) if layout == TEXT and not content.header else b""
-    if not cursor.offset and (len(content.data) <= BYTES or header.count(b'"') % 2):  # a header over several lines
-        data = content.data.whole() if isinstance(content.data, FileBytes) else content.data
-        require_no_zeros(content.path, data, content.first_line)
-        yield replace(content, data=data), replace(cursor, offset=len(content.data))
-        return
-    quotes = layout != "jsonl events"
-    low, lines = cursor.offset, cursor.lines
+    header = b""
+    if layout == TEXT and not content.header:
+        header = next(line for _, line in content.filled()).encode()
+    # A header over several lines cannot be repeated by its first line: such a file is one piece.
+    size = len(content.data) if header.count(b'"') % 2 else BYTES
+    low = cursor.offset
+    lines = cursor.lines
     while low < len(content.data):
-        chunk = _whole_records(content, low, quotes)
+        chunk = _whole_records(content, low, size, quotes=layout != "jsonl events")
         if not chunk:  # of a file that grows, half a line is left
             break
         line = content.first_line + lines
         require_no_zeros(content.path, chunk, line)
-        first = low == 0  # the header stands there itself
-        data = chunk if first else header + chunk
-        low, lines = low + len(chunk), lines + chunk.count(b"\n")
+        above = header if low else b""  # the header stands in the first piece itself
+        low += len(chunk)
+        lines += chunk.count(b"\n")
         if chunk.strip():
-            begins = line - (0 if first else header.count(b"\n"))
-            yield replace(content, data=data, first_line=begins), replace(cursor, offset=low, lines=lines)
+            piece = replace(content, data=above + chunk if above else chunk, first_line=line - above.count(b"\n"))
+            yield piece, replace(cursor, offset=low, lines=lines)
 
 
-def _whole_records(content: Content, low: int, quotes: bool) -> bytes:
-    """Return about as many bytes as a piece has, from the beginning of a record to the end of one.
+def _whole_records(content: Content, low: int, size: int, *, quotes: bool) -> bytes:
+    """Return about as many bytes as asked for, from the beginning of a record to the end of one.
 
     A line ends a record where the quotes before it come in pairs: ``1,"a`` and ``b",5`` are one record.
     """
-    step = BYTES
     while True:
-        chunk = content.data[low : low + step]
+        chunk = content.data[low : low + size]
         if low + len(chunk) >= len(content.data):
-            growing = isinstance(content.data, FileBytes) and content.data.has_grown()
-            return chunk[: chunk.rfind(b"\n") + 1] if growing else chunk
+            is_growing = isinstance(content.data, FileBytes) and content.data.has_grown()
+            return chunk[: chunk.rfind(b"\n") + 1] if is_growing else chunk
         end = chunk.rfind(b"\n") + 1
         odd = quotes and chunk.count(b'"', 0, end) % 2
         while odd and end:
@@ -292,18 +284,7 @@ def _whole_records(content: Content, low: int, quotes: bool) -> bytes:
             end = line_start
         if end:
             return chunk[:end]
-        step *= 2
-
-
-def _header(content: Content) -> bytes:
-    """Return the first line that is not blank, with its end."""
-    at = 0
-    while True:
-        end = content.data.find(b"\n", at) + 1
-        line = content.data[at:end]
-        if line.strip():
-            return line
-        at = end
+        size *= 2
 
 
 MANIFEST = "share.json"
@@ -322,7 +303,7 @@ class Manifest:
     read: dict[str, object]
 
 
-_SHARE = TypeAdapter(Manifest)
+_MANIFEST = TypeAdapter(Manifest)
 
 
 @dataclass(frozen=True)
@@ -355,10 +336,12 @@ class Share:
                 f"--share {self.number}/{self.of}: {plural(len(sizes), 'file')} can be shared by {len(sizes)} at most; "
                 "name fewer shares, or write the log as more files"
             )
-        totals, bounds = [*accumulate(sizes)], [0]
+        totals = [*accumulate(sizes)]
+        bounds = [0]
         for number in range(1, self.of):
             target = totals[-1] * number / self.of
-            end = sum(done <= target for done in totals)
+            end = sum(total <= target for total in totals)
+            # Every share has a file, and leaves one for each share that follows.
             bounds.append(min(max(end, bounds[-1] + 1), len(sizes) - self.of + number))
         bounds.append(len(sizes))
         return bounds[self.number - 1], bounds[self.number]
@@ -373,41 +356,9 @@ def write_share(folder: Path, batches: Batches, share: Share, plan: Mapping[str,
     for path in sorted(batches.folder.glob("[0-9]*.*")):
         path.rename(folder / path.name)
     manifest = Manifest(__version__, share.number, share.of, len(batches.files), batches.state, dict(plan))
-    (folder / MANIFEST).write_bytes(_SHARE.dump_json(manifest, indent=1))
-    for path in folder.iterdir():
+    (folder / MANIFEST).write_bytes(_MANIFEST.dump_json(manifest, indent=1))
+    for path in (*folder.iterdir(), folder):
         flush(path)
-    flush(folder)
-
-
-def find_shares(place: Path, plan: Mapping[str, object]) -> list[Path]:
-    """The folders of all shares in their order.
-
-    Args:
-        place: that they will come to.
-        plan: what is to be read, and how.
-
-    Raises:
-        DataError: one is missing, stands there twice, or is of other files or options.
-    """
-    manifests = {path: _manifest(path) for path in sorted(_shares(place).glob("*-of-*")) if path.is_dir()}
-    if not manifests:
-        raise DataError(f"{_shares(place)}: holds no share; prepare each with --share 1/N, 2/N, … first")
-    counts = sorted({manifest.of for manifest in manifests.values()})
-    if len(counts) > 1:
-        numbers = " and ".join(map(str, counts))
-        raise DataError(f"{_shares(place)}: holds shares of {numbers}, which overlap; remove those of one number")
-    for path, manifest in manifests.items():
-        share = Share(manifest.share, manifest.of)
-        if path.name != share.folder(place).name:
-            raise DataError(f"{path}: holds share {share.number} of {share.of}, which overlaps; {_PREPARE_ANEW}")
-        _require_same(path, manifest.read, dict(plan))
-    folders = [Share(number, counts[0]).folder(place) for number in range(1, counts[0] + 1)]
-    missing = [folder.name.replace("-of-", "/") for folder in folders if folder not in manifests]
-    if missing:
-        raise DataError(
-            f"{_shares(place)}: {listed(missing, 5)} of all shares are missing; prepare --share {missing[0]}"
-        )
-    return folders
 
 
 def read_share(folder: Path, batches: Batches) -> Batches:
@@ -429,36 +380,61 @@ def read_share(folder: Path, batches: Batches) -> Batches:
     return share
 
 
+def find_shares(place: Path, plan: Mapping[str, object]) -> list[Path]:
+    """Return the folders of all shares in their order.
+
+    Args:
+        place: that they will come to.
+        plan: what is to be read, and how.
+
+    Raises:
+        DataError: one is missing, stands there twice, or is of other files or options.
+    """
+    manifests = {path: _manifest(path) for path in sorted(_shares(place).glob("*-of-*")) if path.is_dir()}
+    if not manifests:
+        raise DataError(f"{_shares(place)}: holds no share; prepare each with --share 1/N, 2/N, … first")
+    counts = sorted({manifest.of for manifest in manifests.values()})
+    if len(counts) > 1:
+        numbers = " and ".join(map(str, counts))
+        raise DataError(f"{_shares(place)}: holds shares of {numbers}, which overlap; remove those of one number")
+    for path, manifest in manifests.items():
+        share = Share(manifest.share, manifest.of)
+        if path.name != share.folder(place).name:
+            raise DataError(f"{path}: holds share {share.number} of {share.of}, which overlaps; {_PREPARE_ANEW}")
+        _require_same(path, manifest.read, json.loads(json.dumps(plan)))
+    folders = [Share(number, counts[0]).folder(place) for number in range(1, counts[0] + 1)]
+    missing = [folder.name.replace("-of-", "/") for folder in folders if folder not in manifests]
+    if missing:
+        raise DataError(
+            f"{_shares(place)}: {listed(missing, 5)} of all shares are missing; prepare --share {missing[0]}"
+        )
+    return folders
+
+
 def _shares(place: Path) -> Path:
     return place.with_name(f"{place.name}.shares")
 
 
 def _manifest(folder: Path) -> Manifest:
     try:
-        return _SHARE.validate_json((folder / MANIFEST).read_bytes(), strict=True)
-    except ValidationError as error:
-        reason = error.errors()[0]["msg"]
+        return _MANIFEST.validate_json((folder / MANIFEST).read_bytes(), strict=True)
+    except (ValidationError, OSError) as error:
+        reason = error.errors()[0]["msg"] if isinstance(error, ValidationError) else error
         raise DataError(f"{folder}: {MANIFEST} cannot be read ({reason}); {_PREPARE_ANEW}") from error
-    except OSError as error:
-        raise DataError(f"{folder}: {MANIFEST} cannot be read ({error}); {_PREPARE_ANEW}") from error
 
 
-def _require_same(folder: Path, held: Mapping[str, object], plan: dict[str, object]) -> None:
+def _require_same(folder: Path, former: Mapping[str, object], plan: Mapping[str, object]) -> None:
     """Refuse a share of other files or options; folders and dates of the files may differ."""
-    plan = json.loads(json.dumps(plan))
     for name, value in plan.items():
-        if name != "files" and held.get(name) != value:
+        if name != "files" and former.get(name) != value:
             raise DataError(
-                f"{folder}: was prepared with {name} {held.get(name)}, and here it is {value}; give all shares the "
+                f"{folder}: was prepared with {name} {former.get(name)}, and here it is {value}; give all shares the "
                 f"same options, or {_PREPARE_ANEW}"
             )
-    lists = (cast(list[tuple[str, int, int]], read["files"]) for read in (held, plan))
-    stored, new = ([(Path(path).name, size) for path, size, _ in files] for files in lists)
-    for files, other in zip(stored, new, strict=False):
-        if files != other:
+    lists = (cast(list[tuple[str, int, int]], read["files"]) for read in (former, plan))
+    stored, new = ([f"{Path(path).name} of {size:,} bytes" for path, size, _ in files] for files in lists)
+    for file, other in zip_longest(stored, new, fillvalue="no file"):
+        if file != other:
             raise DataError(
-                f"{folder}: has read {files[0]} of {files[1]:,} bytes, where {other[0]} of {other[1]:,} bytes is here; "
-                f"give all shares the same files, or {_PREPARE_ANEW}"
+                f"{folder}: has read {file}, where {other} is here; give all shares the same files, or {_PREPARE_ANEW}"
             )
-    if len(stored) != len(new):
-        raise DataError(f"{folder}: was of {plural(len(stored), 'file')}, and here are {len(new)}; {_PREPARE_ANEW}")

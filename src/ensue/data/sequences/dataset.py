@@ -212,7 +212,9 @@ def _session_order(table: Table) -> tuple[Index | None, Index, pl.Series]:
     runs = sessions.rle().struct.unnest()
     if names is not None:  # a row of the file is a session: its events are one run
         return None, runs["len"].to_numpy().astype(np.int64), names.gather(runs["value"]) if len(names) else names
-    if 2 * len(runs) < len(sessions) and runs["value"].n_unique() == len(runs):
+    # Neighbouring runs differ, so that runs in order are of as many sessions.
+    is_run = 2 * len(runs) < len(sessions) and (runs["value"].is_sorted() or runs["value"].n_unique() == len(runs))
+    if is_run:
         return None, runs["len"].to_numpy().astype(np.int64), runs["value"].cast(pl.String)
     rows = pl.DataFrame({"session": sessions}).with_row_index("row").group_by("session", maintain_order=True).agg("row")
     order = rows["row"].explode().to_numpy().astype(np.int64)

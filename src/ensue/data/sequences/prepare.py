@@ -104,10 +104,9 @@ def prepare(
             plan = _plan(sources, options, sort, gap)
             shares = find_shares(target, plan) if merge else []
             batches = _batches(sources, options, work, {**plan, "shares": [str(folder) for folder in shares]})
-            if merge:
-                for folder in shares:
-                    batches.take(read_share(folder, batches))
-            else:
+            for folder in shares:
+                batches.take(read_share(folder, batches))
+            if not merge:
                 batches.resume()
                 _read(batches, progress)
             _sort(name, batches, work, progress)
@@ -262,13 +261,16 @@ def _write(
     users = is_user_log(head.columns) and "session" not in options.columns and clock is not None and clock.absolute
     minutes = pause_of(gap, head.layout, users=users)
     items = pl.read_parquet(work / "sorted" / "items")["value"]
-    ids_of, order = np.zeros(len(items), np.int32), list[Index]()
-    num_sessions = num_sorted = 0
+    ids_of = np.zeros(len(items), np.int32)  # 0 for items that no window has held yet
+    order = list[Index]()
+    num_sessions = num_sorted = num_items = 0
     writer = Writer(work / "whole")
     for events, sessions in _windows(work / "sorted"):
         codes = events["code"].to_numpy()
+        # New items get the next ids in order of first arrival, as a reader of the whole log gives them.
         new = pl.Series(codes[ids_of[codes] == 0]).unique(maintain_order=True).to_numpy()
-        ids_of[new] = np.arange(len(new)) + FIRST + sum(map(len, order))
+        ids_of[new] = np.arange(len(new)) + FIRST + num_items
+        num_items += len(new)
         order.append(new)
         histories = Histories(
             ids_of[codes], offsets_of(sessions["length"].to_numpy()), Vocabulary(), names=sessions["name"]

@@ -31,7 +31,10 @@ _GAIN = 0.2
 """By so much a column must tell more than the value of the row itself does."""
 _MAX_KINDS = 10
 """Different entries of a column that says of which kind an event is."""
-_MIN_ROWS, _ROWS = 30, 200_000
+_MIN_ROWS = 30
+_ROWS = 200_000
+_BYTES = 2**25
+"""Rows, and bytes of text, that are looked at from the beginning of a log."""
 _NEXT = "\0next"
 _ADVICE = "it is not read, and must not be used as an item or a feature"
 
@@ -142,6 +145,8 @@ def _whole(content: Content) -> pl.DataFrame | None:
     layout = recognise(content)
     if layout in READERS or content.header:
         return None
+    if not content.parquet and len(content.data) > _BYTES:
+        content = replace(content, data=content.data[: content.data.find(b"\n", _BYTES) + 1])
     if layout == "parquet":
         plain = [name for name, kind in content.schema().items() if not kind.is_nested() and kind != pl.Binary]
         nested = len(plain) < len(content.schema())

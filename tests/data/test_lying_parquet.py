@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 
 from ensue import DataError
-from ensue.data.binary import _Struct, require_small
+from ensue.data.binary import Node, _nodes, _Reader, require_small
 from ensue.data.files import open_file
 from ensue.data.posts.dataset import read_posts
 
@@ -22,19 +22,26 @@ GROUP_ROWS, VALUES, DICTIONARY = (4, 3), (4, 1, 3, 5), (4, 1, 3, 11)
 Place = tuple[int, ...]
 
 
-class Spans(_Struct):
+class Number(int):
+    """A whole number, and between which bytes it stands."""
+
+    span = (0, 0)
+
+
+class Spans(_Reader):
     """Remembers between which bytes each whole number stands."""
 
-    def __init__(self, data: bytes) -> None:
-        super().__init__(data)
-        self.spans: list[tuple[Place, int, int]] = []
-        self.read_struct((), 0)
-
-    def _read(self, kind: int, place: Place, deep: int) -> None:
+    def _value(self, kind: int, depth: int) -> Node:
         begin = self.at
-        super()._read(kind, place, deep)
-        if kind in (4, 5, 6):
-            self.spans.append((place, begin, self.at))
+        value = super()._value(kind, depth)
+        if isinstance(value, int):
+            value = Number(value)
+            value.span = (begin, self.at)
+        return value
+
+
+def numbers(data: bytes, place: Place) -> list[Number]:
+    return [number for number in _nodes(Spans(data).struct(), place) if isinstance(number, Number)]
 
 
 def varint(number: int) -> bytes:
@@ -47,8 +54,9 @@ def varint(number: int) -> bytes:
 
 def changed(data: bytes, place: Place, value: int) -> bytes:
     """A struct with other numbers in one place."""
-    for own, low, high in reversed(Spans(data).spans):
-        data = data[:low] + varint(value) + data[high:] if own == place else data
+    for number in reversed(numbers(data, place)):
+        low, high = number.span
+        data = data[:low] + varint(value) + data[high:]
     return data
 
 
@@ -75,7 +83,7 @@ def page_doctored(data: bytes, place: Place, value: int) -> bytes:
     end = len(data) - 8 - len(footer_of(data))
     head = changed(data[4:end], place, value)
     more = len(head) - (end - 4)
-    (packed,) = (number for own, number in Spans(footer_of(data)).numbers if own == PACKED)
+    (packed,) = numbers(footer_of(data), PACKED)
     return doctored(data[:4] + head + data[end:], PACKED, packed + more)
 
 

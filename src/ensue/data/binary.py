@@ -12,7 +12,6 @@ import re
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
@@ -23,15 +22,25 @@ from ensue.errors import DataError
 from ensue.lines import listed, one_line, quoted
 from ensue.records import MAX_EXACT
 
-# Fields of the format's structs, which are Thrift's compact protocol.
-_FILE_ROWS, _ROW_GROUPS, _COLUMNS, _META_DATA = 3, 4, 1, 3
-_TOTAL_BYTE_SIZE, _GROUP_ROWS = 2, 3
-_NUM_VALUES, _PACKED_SIZE, _DATA_PAGE, _DICTIONARY_PAGE = 5, 7, 9, 11
-_PAGE_UNPACKED, _PAGE_PACKED, _PAGE_VALUES = (2,), (3,), ((5, 1), (8, 1))
-_DEEPEST = 20
+# Paths of fields through the format's structs, which are Thrift's compact protocol: in a footer, ...
+_FILE_ROWS = (3,)
+_TOTAL_BYTE_SIZE = (4, 2)
+_GROUP_ROWS = (4, 3)
+_COLUMNS = (4, 1, 3)
+# ... in a column's metadata, ...
+_NUM_VALUES = (5,)
+_PACKED_SIZE = (7,)
+_PAGE_STARTS = ((9,), (11,))
+# ... and in the head of a page.
+_PAGE_UNPACKED = (2,)
+_PAGE_PACKED = (3,)
+_PAGE_VALUES = ((5, 1), (8, 1))
+_MAX_DEPTH = 20
 _MAGIC = 4
 _HEAD = 1 << 16
 """Bytes that the head of a page may take, statistics included."""
+Node = int | None | list["Node"] | dict[int, "Node"]
+"""A whole number, members of a list, or fields of a struct by their numbers; ``None`` for anything else."""
 
 
 def require_small(path: Path, data: bytes | FileBytes, limit: int, advice: str) -> None:
@@ -51,99 +60,105 @@ def require_small(path: Path, data: bytes | FileBytes, limit: int, advice: str) 
     (length,) = struct.unpack("<i", data[-8:-4]) if len(data) > 12 else (0,)
     if not 0 < length <= len(data) - 12:
         return
-    footer = _Struct(data[-8 - length : -8])
     try:
-        footer.read_struct((), 0)
+        footer = _Reader(data[-8 - length : -8]).struct()
     except (IndexError, RecursionError):
         return
-    group, column = (_ROW_GROUPS,), (_ROW_GROUPS, _COLUMNS, _META_DATA)
-    unpacked = sum(max(size, 0) for size in footer.all((*group, _TOTAL_BYTE_SIZE)))
+    unpacked = sum(max(size, 0) for size in _numbers(footer, _TOTAL_BYTE_SIZE))
     if unpacked <= limit:
-        unpacked = _pages(path, data, footer.structs(column), len(data) - 8 - length)
+        unpacked = _unpacked_by_pages(path, data, _nodes(footer, _COLUMNS), len(data) - 8 - length)
     if unpacked > limit:
         raise DataError(f"{path}: unpacks to more than {limit / 1e9:.3g} GB{advice}")
-    rows, group_rows = sum(footer.all((_FILE_ROWS,))), sum(footer.all((*group, _GROUP_ROWS)))
+    rows = sum(_numbers(footer, _FILE_ROWS))
+    group_rows = sum(_numbers(footer, _GROUP_ROWS))
     if rows != group_rows:
         raise DataError(f"{path}: is damaged (it announces {rows:,} rows and holds {group_rows:,}); write it again")
 
 
-def _pages(path: Path, data: bytes | FileBytes, columns: Iterator[dict[int, int]], end: int) -> int:
-    """Bytes that the pages of all columns say they unpack to."""
+def _unpacked_by_pages(path: Path, data: bytes | FileBytes, columns: list[Node], end: int) -> int:
+    """Return the bytes that the pages of all columns say they unpack to; the pages end at ``end``."""
     total = 0
     for column in columns:
-        starts = [column[path] for path in (_DATA_PAGE, _DICTIONARY_PAGE) if column.get(path, 0) >= _MAGIC]
-        at, size = min(starts, default=0), column.get(_PACKED_SIZE, 0)
+        starts = [start for field in _PAGE_STARTS for start in _numbers(column, field) if start >= _MAGIC]
+        at = min(starts, default=0)
+        size = sum(_numbers(column, _PACKED_SIZE))
         if at < _MAGIC or size < 0 or at + size > end:
             raise DataError(f"{path}: is damaged (a column lies outside of it); write it again")
-        stop, values = at + size, 0
+        stop = at + size
+        num_values = 0
         while at < stop:
-            head = _Struct(data[at : min(at + _HEAD, stop)])
+            reader = _Reader(data[at : min(at + _HEAD, stop)])
             try:
-                head.read_struct((), 0)
+                head = reader.struct()
             except (IndexError, RecursionError):
                 return total
-            total += max([0, *head.all(_PAGE_UNPACKED)])
-            values += sum(sum(head.all(path)) for path in _PAGE_VALUES)
-            at += head.at + max([0, *head.all(_PAGE_PACKED)])
-        if values != column.get(_NUM_VALUES, 0):
+            total += max([0, *_numbers(head, _PAGE_UNPACKED)])
+            num_values += sum(number for field in _PAGE_VALUES for number in _numbers(head, field))
+            # The page itself follows its head.
+            at += reader.at + max([0, *_numbers(head, _PAGE_PACKED)])
+        if num_values != sum(_numbers(column, _NUM_VALUES)):
             raise DataError(f"{path}: is damaged (a column announces other values than its pages); write it again")
     return total
 
 
-class _Struct:
-    """A walk over the fields of a struct; ``numbers`` holds its whole numbers by where they stand, in their order."""
+def _nodes(node: Node, path: tuple[int, ...]) -> list[Node]:
+    """Return all nodes that a path of fields leads to, through each member of the lists on it."""
+    if isinstance(node, list):
+        return [leaf for member in node for leaf in _nodes(member, path)]
+    if not path:
+        return [node]
+    return _nodes(node.get(path[0]), path[1:]) if isinstance(node, dict) else []
+
+
+def _numbers(node: Node, path: tuple[int, ...]) -> list[int]:
+    """Return the whole numbers that a path leads to."""
+    return [number for number in _nodes(node, path) if isinstance(number, int)]
+
+
+class _Reader:
+    """A reader of Thrift's compact protocol; ``at`` is the byte that it reads next."""
 
     def __init__(self, data: bytes) -> None:
-        self.data, self.at = data, 0
-        self.numbers: list[tuple[tuple[int, ...], int]] = []
+        self.data = data
+        self.at = 0
 
-    def all(self, place: tuple[int, ...]) -> list[int]:
-        """The numbers of one place, in as many structs as there are."""
-        return [number for owner, number in self.numbers if owner == place]
+    def struct(self, depth: int = 0) -> dict[int, Node]:
+        """Read the fields of a struct; what a field repeats is a list.
 
-    def structs(self, place: tuple[int, ...]) -> Iterator[dict[int, int]]:
-        """The numbers of each struct of one place, by their fields, which never fall within a struct."""
-        numbers: dict[int, int] = {}
-        for owner, number in self.numbers:
-            if owner[:-1] == place:
-                if numbers and owner[-1] < max(numbers):
-                    yield numbers
-                    numbers = {}
-                numbers[owner[-1]] = number
-        if numbers:
-            yield numbers
-
-    def read_struct(self, place: tuple[int, ...], deep: int) -> None:
-        """Every field of a struct; ``place`` are the numbers of the fields that lead to it."""
-        if deep > _DEEPEST:
+        Raises:
+            IndexError: the data ends before, or is something else.
+            RecursionError: structs are nested too deeply.
+        """
+        if depth > _MAX_DEPTH:
             raise RecursionError
+        fields = dict[int, Node]()
         field = 0
+        # The upper half of a byte is the distance to the field before, or 0 where a whole number follows.
         while head := self._byte():
             field = field + (head >> 4) if head >> 4 else _signed(self._varint())
-            self._read(head & 15, (*place, field), deep)
+            value = self._value(head & 15, depth)
+            fields[field] = [fields[field], value] if field in fields else value
+        return fields
 
-    def _read(self, kind: int, place: tuple[int, ...], deep: int) -> None:
+    def _value(self, kind: int, depth: int) -> Node:
         if kind in (4, 5, 6):  # whole numbers
-            self.numbers.append((place, _signed(self._varint())))
-        elif kind == 8:  # bytes
-            length = self._varint()
-            self.at += length
-        elif kind in (9, 10):  # lists and sets
+            return _signed(self._varint())
+        if kind in (9, 10):  # lists and sets
             head = self._byte()
-            for _ in range(head >> 4 if head >> 4 < 15 else self._varint()):
-                self._read_element(head & 15, place, deep)
-        elif kind == 12:
-            self.read_struct(place, deep + 1)
-        elif kind in (3, 7):
-            self.at += 1 if kind == 3 else 8
-        elif kind not in (1, 2):  # a truth has no bytes of its own; maps do not occur
+            count = head >> 4 if head >> 4 < 15 else self._varint()
+            return [self._member(head & 15, depth) for _ in range(count)]
+        if kind == 12:
+            return self.struct(depth + 1)
+        if kind not in (1, 2, 3, 7, 8):  # a truth has no bytes of its own; maps do not occur
             raise IndexError
+        length = self._varint() if kind == 8 else {3: 1, 7: 8}.get(kind, 0)
+        self.at += length
+        return None
 
-    def _read_element(self, kind: int, place: tuple[int, ...], deep: int) -> None:
-        if kind in (1, 2):
-            self._byte()
-        else:
-            self._read(kind, place, deep + 1)
+    def _member(self, kind: int, depth: int) -> Node:
+        if kind in (1, 2):  # a truth in a list has a byte
+            kind = 3
+        return self._value(kind, depth + 1)
 
     def _byte(self) -> int:
         byte = self.data[self.at]
@@ -151,6 +166,7 @@ class _Struct:
         return byte
 
     def _varint(self) -> int:
+        # Seven bits a byte, the lowest first; the last byte is below 128.
         number = shift = 0
         while True:
             byte = self._byte()
@@ -167,7 +183,9 @@ def _signed(number: int) -> int:
     return number >> 1 ^ -(number & 1)
 
 
-BINARY = _ZIP, _OLE = b"PK\x03\x04", b"\xd0\xcf\x11\xe0"
+_ZIP = b"PK\x03\x04"
+_OLE = b"\xd0\xcf\x11\xe0"
+BINARY = (_ZIP, _OLE)
 """First bytes of workbooks of today, and of before 2007."""
 _SAVE = "save it as .xlsx or as CSV"
 _CELL = re.compile(rb"""\sr\s*=\s*["']\$?([A-Za-z]{0,3})\$?(\d{1,10})["']""")
@@ -295,7 +313,9 @@ def _require_small(path: Path, data: bytes | FileBytes, limit: int, advice: str)
     Returns:
         The columns, from 0, that hold numbers beyond 2^53 in any sheet.
     """
-    total, cells, rounded = 0, memory_at_hand() // _BYTES_A_CELL, set[int]()
+    cells = memory_at_hand() // _BYTES_A_CELL
+    total = 0
+    rounded = set[int]()
     try:
         with zipfile.ZipFile(io.BytesIO(data[:])) as archive:
             for member in archive.infolist():
@@ -313,16 +333,23 @@ def _require_small(path: Path, data: bytes | FileBytes, limit: int, advice: str)
 
 def _measure(stream: IO[bytes], total: int, limit: int) -> tuple[int, int, set[int]]:
     """Bytes so far, the cells of the rectangle that the references in it span, and its columns with long numbers."""
-    columns_kept, last, low, high = b"", 1, 2**40, 0
-    first, long = 2**40, set[int]()
+    tail = b""
+    low = first = 2**40
+    high = 0
+    last = 1
+    long = set[int]()
     while (step := stream.read(_STEP)) and total <= limit:
         total += len(step)
-        cells = _CELL.findall(columns_kept + step)
-        columns, rows = {column for column, _ in cells}, {int(row) for _, row in cells}
-        last, first = max([last, *map(_number, columns)]), min([first, *map(_number, filter(None, columns))])
-        long |= {_number(column) for column, text in _CELL_OF_NUMBER.findall(columns_kept + step) if _is_long(text)}
-        low, high = min([low, *rows]), max([high, *rows])
-        columns_kept = step[-_LONGEST_CELL:]
+        # The tail of the step before is read again: a cell may lie across both.
+        cells = _CELL.findall(tail + step)
+        rows = {int(row) for _, row in cells}
+        low = min([low, *rows])
+        high = max([high, *rows])
+        columns = [_number(column) for column in {column for column, _ in cells}]
+        first = min([first, *filter(None, columns)])  # a row has no column
+        last = max([last, *columns])
+        long |= {_number(column) for column, text in _CELL_OF_NUMBER.findall(tail + step) if _is_long(text)}
+        tail = step[-_LONGEST_CELL:]
     return total, max(high - low + 1, 0) * last, {column - first for column in long}
 
 

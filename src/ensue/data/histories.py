@@ -17,7 +17,11 @@ from ensue.lines import listed
 from ensue.records import History
 from ensue.vocabulary import FIRST, PADDING, UNKNOWN, Vocabulary
 
-CATEGORY, TEXT, NUMBER, TIME, IGNORE = "category", "text", "number", "time", "ignore"
+CATEGORY = "category"
+TEXT = "text"
+NUMBER = "number"
+TIME = "time"
+IGNORE = "ignore"
 KINDS = (CATEGORY, TEXT, NUMBER, TIME, IGNORE)
 
 
@@ -63,6 +67,7 @@ class Items:
         if missing := [name for name in self.kinds if name not in newer.columns.columns]:
             raise DataError(f"items: the table lacks {listed(missing)}, which the model was trained with")
         is_older = ~self.ids.is_in(newer.ids.implode())
+        # Columns that only the newer table has are left out: the model knows no type of theirs.
         ids = pl.concat([self.ids.filter(is_older), newer.ids])
         columns = pl.concat([self.columns.filter(is_older), newer.columns.select(self.columns.columns)])
         return replace(self, ids=ids, columns=columns)
@@ -125,7 +130,8 @@ class Histories:
         rows = require_records(records, History)
         flat = [value for record in rows for value in record.values]
         shared = Vocabulary(flat) if vocabulary is None else vocabulary
-        lengths, names = np.array([len(record.values) for record in rows], np.int64), [record.id for record in rows]
+        lengths = np.array([len(record.values) for record in rows], np.int64)
+        names = [record.id for record in rows]
         timed = all(record.times for record in rows if record.values)
         times = np.array([t for record in rows for t in record.times] if timed else [], np.float64)
         return cls(
@@ -158,6 +164,7 @@ class Histories:
         index = all_rows[chosen]
         if np.array_equal(index, all_rows):
             return self
+        # A run of rows is a view of the columns; a few rows of many are copied, so that the others can be freed.
         if 2 * len(index) > len(self) and (np.diff(index) == 1).all():
             return self._run(int(index[0]), int(index[-1]) + 1)
         lengths = self.lengths[index]
@@ -211,6 +218,7 @@ class Histories:
     def is_followed(self) -> npt.NDArray[np.bool_]:
         """(events - 1,) whether each event and the next one belong to the same history."""
         followed = np.ones(max(len(self.ids) - 1, 0), np.bool_)
+        # The event before the first one of a history ends another; the first history has none before it.
         starts = self.offsets[(self.offsets > 0) & (self.offsets < len(self.ids))]
         followed[starts - 1] = False
         return followed
@@ -225,9 +233,29 @@ def concat_histories(first: Histories, second: Histories) -> Histories:
     """
     times = np.empty(0)
     if first.timed or second.timed:
-        times = np.concatenate([part.times if part.timed else np.zeros(len(part.ids)) for part in (first, second)])
+        times = np.concatenate([log.times if log.timed else np.zeros(len(log.ids)) for log in (first, second)])
+    # The second histories begin where the first end: 0 2 3 and 0 4 give 0 2 3 7.
     offsets = np.concatenate([first.offsets, first.offsets[-1] + second.offsets[1:]])
     return Histories(np.concatenate([first.ids, second.ids]), offsets, first.vocabulary, times)
+
+
+def is_prefix(histories: Histories, short: Index, long: Index) -> npt.NDArray[np.bool_]:
+    """Return (pairs,) whether one history begins another: as many events or fewer, and the same ones.
+
+    Args:
+        histories: all of them.
+        short: (pairs,) the index of one; none of them empty.
+        long: (pairs,) the index of the other.
+    """
+    lengths = histories.lengths
+    mask = lengths[short] <= lengths[long]
+    pairs = np.flatnonzero(mask)
+    if len(pairs):
+        shared = lengths[short[pairs]]
+        first, second = (histories.ids[ranges(histories.offsets[rows[pairs]], shared)] for rows in (short, long))
+        # One truth per pair: of pairs that share 2 and 3 events, those from 0 to 1 and from 2 to 4 are joined.
+        mask[pairs] = np.logical_and.reduceat(first == second, np.cumsum(shared) - shared)
+    return mask
 
 
 def keys_of(histories: Histories) -> list[bytes]:
@@ -252,7 +280,8 @@ def entries_of(offsets: Index, rows: Index) -> tuple[Index, Index]:
 
     For instance with offsets [0 2 2 5] the rows [2 0] have owners [0 0 0 1 1] and places [2 3 4 0 1].
     """
-    starts, lengths = offsets[rows], offsets[rows + 1] - offsets[rows]
+    starts = offsets[rows]
+    lengths = offsets[rows + 1] - starts
     return np.repeat(np.arange(len(rows)), lengths), ranges(starts, lengths)
 
 
@@ -311,7 +340,7 @@ def is_later(later: Histories, earlier: Histories) -> bool:
         return False
     if not (dated(later) and dated(earlier)):
         return True
-    starts, earlier_starts = (part.times[part.offsets[:-1][part.lengths > 0]] for part in (later, earlier))
+    starts, earlier_starts = (log.times[log.offsets[:-1][log.lengths > 0]] for log in (later, earlier))
     return bool(starts.min() >= earlier_starts.max())
 
 
@@ -342,11 +371,13 @@ def hold_out(histories: Histories, share: float = 0.1, *, by_time: bool = True) 
         raise SettingError(f"share: {share} is not between 0 and 1")
     if len(histories) < 2:
         raise DataError(f"{len(histories)} history cannot be split in two; give at least 2")
-    num_held = min(max(round(share * len(histories)), 1), len(histories) - 1)
+    num_held = min(max(round(share * len(histories)), 1), len(histories) - 1)  # one stays on either side
     order = np.arange(len(histories))
     timed = by_time and histories.timed and bool((histories.lengths > 0).all())
     if timed:
         order = np.argsort(histories.times[histories.offsets[:-1]], kind="stable")
-    train, held_out = np.sort(order[:-num_held]), np.sort(order[-num_held:])
+    # Both keep the order of the file.
+    train = histories.select(np.sort(order[:-num_held]))
+    held_out = histories.select(np.sort(order[-num_held:]))
     rule = "by start time" if timed else "in file order"
-    return histories.select(train), histories.select(held_out), f"the last {num_held} of {len(histories)} {rule}"
+    return train, held_out, f"the last {num_held} of {len(histories)} {rule}"

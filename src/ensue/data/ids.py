@@ -60,6 +60,10 @@ class Tally:
     """Place of the first of these in the file."""
     missing_place: str = ""
 
+    def add_words(self, words: Iterable[str]) -> None:
+        """Add words of ``MISSING``, up to ``MAX_WORDS`` of them."""
+        self.words = list(dict.fromkeys([*self.words, *words]))[:MAX_WORDS]
+
 
 @dataclass
 class IdColumns:
@@ -95,11 +99,11 @@ class IdColumns:
         dropped = np.zeros(len(table.frame), np.bool_)
         columns = {}
         for role in (role for role in self.nouns if role in table.frame.columns):
-            columns[role], without = self._normal(role, table, pieces)
+            columns[role], is_unusable = self._normal(role, table, pieces)
             if self.drops:
-                dropped |= without.to_numpy()
-            elif without.any():
-                columns[role] = columns[role].set(without, None)
+                dropped |= is_unusable.to_numpy()
+            elif is_unusable.any():
+                columns[role] = columns[role].set(is_unusable, None)
         table = replace(table, frame=table.frame.with_columns(column.alias(role) for role, column in columns.items()))
         return table.select(pl.Series(~dropped)) if dropped.any() else table
 
@@ -136,14 +140,12 @@ class IdColumns:
         """Add what was noticed in the files that follow, which were read elsewhere."""
         for role, tally in other.tallies.items():
             total = self.tallies.setdefault(role, Tally(tally.column))
-            total.cells += tally.cells
-            total.missing += tally.missing
-            total.rounded += tally.rounded
-            total.words = list(dict.fromkeys([*total.words, *tally.words]))[:MAX_WORDS]
-            total.example = total.example or tally.example
-            total.number_place = total.number_place or tally.number_place
-            total.number = total.number or tally.number
-            total.missing_place = total.missing_place or tally.missing_place
+            for name in ("cells", "missing", "rounded"):
+                setattr(total, name, getattr(total, name) + getattr(tally, name))
+            # Examples are those that come first in the log.
+            for name in ("example", "number", "number_place", "missing_place"):
+                setattr(total, name, getattr(total, name) or getattr(tally, name))
+            total.add_words(tally.words)
 
     def _normal(
         self, role: str, table: Table, pieces: Callable[[], Iterable[Table]] | None
@@ -153,22 +155,24 @@ class IdColumns:
         Raises:
             DataError: an id was rounded or can be none.
         """
-        column, tally = self._plain(role, table), self._tally(role, table)
+        column = self._plain(role, table)
+        tally = self._tally(role, table)
         absent = rounded = pl.repeat(False, len(column), eager=True)
+        # Most columns hold nothing unusual: one look at the distinct ids, and they are done.
         if column.dtype in (pl.String, pl.Categorical) and _distinct(column).str.contains(_UNUSUAL).any():
             column, absent, rounded = self._of_texts(role, column, table, pieces)
         if rounded.any():
             self._refuse_rounded(role, tally, table, rounded)
-        without = absent
+        is_unusable = absent
         if self.missing == DROP:
             empty = column.is_null() if column.dtype != pl.String else column.is_null() | (column == "")
             absent = absent | empty.fill_null(True)
-            without = absent | rounded
+            is_unusable = absent | rounded
         tally.cells += len(column)
         if absent.any():
             tally.missing += int(absent.sum())
             tally.missing_place = tally.missing_place or table.where(int(absent.arg_true()[0]))
-        return column, without
+        return column, is_unusable
 
     def _tally(self, role: str, table: Table) -> Tally:
         return self.tallies.setdefault(role, Tally(table.columns.get(role, role)))
@@ -179,7 +183,8 @@ class IdColumns:
         Raises:
             DataError: a fraction, or a truth.
         """
-        column, name = table.frame[role], quoted(table.columns.get(role, role))
+        column = table.frame[role]
+        name = quoted(table.columns.get(role, role))
         if column.dtype == pl.Boolean:
             raise DataError(f"{table.where(0)}: column {name} ({role}) holds true and false, which are not ids")
         if column.dtype.is_decimal() or isinstance(column.dtype, pl.Enum):
@@ -196,6 +201,7 @@ class IdColumns:
             )
         inexact = (numbers.abs() >= limit).fill_null(False)
         if inexact.any():
+            # Written with an exponent they are found as rounded among the texts; the others stay whole numbers.
             texts = [f"{number:.16e}" for number in numbers.filter(inexact)]
             whole_numbers = numbers.set(inexact, None).cast(pl.Int64).cast(pl.String)
             return whole_numbers.scatter(inexact.arg_true(), pl.Series(texts))
@@ -207,29 +213,32 @@ class IdColumns:
     ) -> tuple[pl.Series, pl.Series, pl.Series]:
         """Texts in normal form, which of them are words for nothing, and which were rounded."""
         # Of categories each distinct text is looked at once; ``index`` is the place of every row's text.
-        texts, index = column, None
+        texts = column
+        index = None
         if column.dtype != pl.String:
             texts, codes = distinct_texts(column)
             index = pl.Series(codes).set(column.is_null(), None)
-        stripped, tally = texts.str.strip_chars(), self.tallies[role]
+        stripped = texts.str.strip_chars()
+        tally = self.tallies[role]
         absent = stripped.is_in(MISSING).fill_null(False) & (self.missing != KEEP)
         floats = texts.str.contains(_FLOAT).fill_null(False)
         rounded = stripped.str.contains(_SCIENTIFIC).fill_null(False) | (floats & _is_inexact(stripped))
         floats &= ~rounded
+        # 7.0 becomes 7 only where the whole column holds whole numbers, or 1.0 would be another version than 1.5 is.
         changed = (stripped != texts).fill_null(False)
         normal = stripped.set(stripped == "", None)
         if floats.any() and self._is_whole(role, table, pieces):
-            normal, changed = normal.zip_with(~floats, stripped.str.replace(r"\.0+$", "")), changed | floats
+            normal = normal.zip_with(~floats, stripped.str.replace(r"\.0+$", ""))
+            changed |= floats
         if changed.any() and not tally.number:
             self._note_float(role, table, changed if index is None else changed.gather(index), str, column)
-        texts = normal
-        words = stripped.filter(absent).unique(maintain_order=True).to_list()
-        tally.words = list(dict.fromkeys([*tally.words, *words]))[:MAX_WORDS]
-        texts = texts.zip_with(~absent, pl.Series([None], dtype=pl.String).new_from_index(0, len(texts)))
+        tally.add_words(stripped.filter(absent).unique(maintain_order=True))
+        texts = normal.set(absent, None)
         if rounded.any():
             tally.example = tally.example or texts.filter(rounded)[0]
         if index is None:
             return texts, absent, rounded
+        # From one truth per distinct text to one per row.
         no_row = pl.repeat(False, len(index), eager=True)
         absent, rounded = (mask.gather(index).fill_null(False) if mask.any() else no_row for mask in (absent, rounded))
         return texts.cast(pl.Categorical).gather(index), absent, rounded
@@ -244,7 +253,8 @@ class IdColumns:
     def _note_float(
         self, role: str, table: Table, floats: pl.Series, shown: Callable[..., str], column: pl.Series
     ) -> None:
-        tally, rows = self._tally(role, table), floats.arg_true()
+        tally = self._tally(role, table)
+        rows = floats.arg_true()
         if not tally.number and len(rows):
             tally.number, tally.number_place = shown(column[rows[0]]), table.where(int(rows[0]))
 
@@ -256,7 +266,7 @@ class IdColumns:
         """
         tally.rounded += int(rounded.sum())
         if not self.missing:
-            tally.cells += len(rounded)
+            tally.cells += len(rounded)  # the message counts the cells of this piece too
             where = table.where(int(rounded.arg_true()[0]))
             raise DataError(f"{where}: {self._rounded(tally)}, or leave such rows out with --missing drop")
 

@@ -89,6 +89,7 @@ def histories_from(data: object, schema: DataSchema, reading: Reading) -> tuple[
     if isinstance(data, Histories):
         return data, schema
     reading = Reading(**reading)
+    # Event types are no option of the other readers: they go to the reader of logs alone.
     opened = from_file(data, schema, reading, partial(read, sort=schema.sort, events=reading.pop("events", ())))
     return (Histories.of(history_records(data)), schema) if opened is None else opened
 
@@ -109,7 +110,8 @@ def histories_with_items(
         SettingError: columns of a table that is not given.
     """
     reading = TrainingReading(**reading)
-    table, columns = reading.pop("items", None), reading.pop("item_columns", None)
+    table = reading.pop("items", None)
+    columns = reading.pop("item_columns", None)
     if columns and table is None:
         raise SettingError("item_columns names columns of an item table; give items too")
     histories, schema = histories_from(data, schema, reading)
@@ -161,6 +163,7 @@ def queries_from(data: object, schema: DataSchema, reading: Reading) -> tuple[Qu
         return data, schema
     opened = from_file(data, schema, reading, read_queries)
     if opened is None:
+        # Lists go through the reader of tables, whose rules clean queries: a b | c gives (0, a), (0, b), (1, c).
         sessions = history_records(data)
         rows = [(str(number), query) for number, session in enumerate(sessions) for query in session.values]
         frame = pl.DataFrame(rows, schema={"session": pl.String, "query": pl.String}, orient="row")
@@ -178,7 +181,9 @@ def sessions_from(data: object, schema: DataSchema, reading: Reading) -> list[Hi
 def texts_from(data: object, schema: DataSchema, reading: Reading) -> tuple[Texts, DataSchema]:
     """Return labelled texts of a path, a frame, or a pair (texts, labels); as :func:`histories_from`."""
     if isinstance(data, tuple) and len(data) == 2 and isinstance(data[1], list):
-        rows, labels = texts_of(data[0]), data[1]
+        rows = texts_of(data[0])
+        labels = data[1]
+        # A frame that holds its labels too would be read as pairs of a text and a label.
         frame = frame_of(data[0])
         for name, column in ({} if frame is None else frame.to_dict(as_series=False)).items():
             if column == labels:
@@ -199,6 +204,7 @@ def unlabelled_texts_from(data: object, schema: DataSchema, reading: Reading) ->
     if isinstance(data, Texts):
         return data
     frame = None if is_path(data) else frame_of(data)
+    # A frame of one or two columns is the texts themselves, unless something is known of its columns.
     if is_path(data) or (frame is not None and (schema.columns or reading or frame.width > 2)):
         opened = from_file(data, schema, reading, partial(read_texts, unlabelled=True))
         assert opened is not None
@@ -211,7 +217,7 @@ def corpus_from(data: object, schema: DataSchema, reading: Reading) -> tuple[Cor
     posts, articles = data if isinstance(data, tuple) and len(data) == 2 else (data, None)
     if isinstance(posts, Corpus):
         return posts, schema
-    if is_path(posts) and (articles is None or is_path(articles)):
+    if is_path(posts) and (articles is None or is_path(articles)):  # one folder, or a file of each
         options = reader_options(schema, reading)
         with readable(posts):
             corpus, (stories, understood) = read_corpus(posts, articles, **options)  # type: ignore[arg-type]
@@ -237,8 +243,9 @@ def from_file(
     else:
         return None
     warn_of(report.warnings)
-    day_first, events = getattr(report, "day_first", None), getattr(report, "events", "")
-    return data_read, remembered_schema(schema, reading, report.columns, day_first, events)
+    # Only reports of files with times have the order of day and month, only those of logs the event types.
+    day_first = getattr(report, "day_first", None)
+    return data_read, remembered_schema(schema, reading, report.columns, day_first, getattr(report, "events", ""))
 
 
 @contextmanager
@@ -283,7 +290,7 @@ def remembered_schema(
 def warn_of(sentences: Iterable[str]) -> None:
     """Pass what a reader warns of on to Python's warnings."""
     for sentence in sentences:
-        warnings.warn(sentence, UserWarning, stacklevel=5)
+        warnings.warn(sentence, UserWarning, stacklevel=5)  # the line that called fit or predict
 
 
 def history_records(data: object) -> list[History]:
@@ -301,7 +308,7 @@ def history_records(data: object) -> list[History]:
             records.append(row)
         elif not _is_collection(row):
             raise DataError(f"data[{position}] is of type {type(row).__name__}; {example}")
-        elif isinstance(row, tuple) and len(row) == 2 and all(map(_is_collection, row)):
+        elif isinstance(row, tuple) and len(row) == 2 and all(map(_is_collection, row)):  # ids and their times
             records.append(History(tuple(row[0]), tuple(row[1])))
         else:
             records.append(History(normal_ids(row, f"data[{position}]")))
@@ -314,9 +321,7 @@ def posts_of(data: object) -> Posts:
     if isinstance(data, Posts):
         return data
     opened = from_file(data, NO_SCHEMA, {}, read_posts)
-    if opened is not None:
-        return opened[0]
-    return Posts.of(post_records(data))
+    return Posts.of(post_records(data)) if opened is None else opened[0]
 
 
 def post_records(data: object) -> list[Post]:
@@ -360,6 +365,7 @@ def texts_of(data: object) -> list[tuple[str, ...]]:
         DataError: something else.
     """
     frame = frame_of(data)
+    # Rows of a frame are tuples, of one text or of a pair.
     rows = column_of(data, "X") if frame is None else frame.rows()
     texts = []
     for position, row in enumerate(rows):
@@ -395,6 +401,7 @@ def column_of(data: object, name: str) -> list[object]:
         if frame.width != 1:
             raise DataError(f"{name} is a frame of {frame.width} columns; give one column")
         return frame.to_series().to_list()
+    # Anything that is no series of a library passes through unchanged.
     column: object = nw.from_native(data, pass_through=True, allow_series=True)
     if isinstance(column, nw.Series):
         return column.to_list()
@@ -419,12 +426,11 @@ def accuracy(predictions: Sequence[object], labels: Sequence[object], sample_wei
     for name, count in (("y", len(labels)), ("sample_weight", len(weights))):
         if count != len(predictions):
             raise DataError(f"X has {len(predictions):,} texts and {name} {count:,} entries; give one per text")
+    # Comparisons with NaN are false, so that it is refused too.
     if weights.ndim != 1 or not weights.min(initial=np.inf) >= 0 or not 0 < weights.sum() < np.inf:
         raise DataError("sample_weight has no positive sum; give finite weights of 0 or more")
-    return float(
-        weights[[prediction == label for prediction, label in zip(predictions, labels, strict=True)]].sum()
-        / weights.sum()
-    )
+    is_correct = [prediction == label for prediction, label in zip(predictions, labels, strict=True)]
+    return float(weights[is_correct].sum() / weights.sum())
 
 
 def functions_of(functions: object, name: str) -> list[Callable[..., object]]:
@@ -453,4 +459,5 @@ def _rows(data: object, name: str, advice: str) -> list[object]:
 def _is_collection(data: object) -> TypeGuard[Iterable[object]]:
     """Return whether data has members in an order: no single text, mapping, set or array without a dimension."""
     unordered = isinstance(data, str | bytes | Mapping | Set)
+    # A NumPy array without a dimension is iterable by its type, and cannot be iterated.
     return isinstance(data, Iterable) and not unordered and getattr(data, "ndim", 1) > 0

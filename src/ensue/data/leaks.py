@@ -9,16 +9,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from ensue.data.clock import SINCE_1970
-from ensue.data.histories import Histories, Index, ranges
+from ensue.data.histories import Histories, is_prefix
 from ensue.data.near_copies import near_copies
 
 TELLING = 0.95
 """Correlation (phi) of a word with a label from which the text is said to hold its label."""
-_MIN_BEGUN_SHARE, _MIN_BEGUN = 0.1, 10
+_MIN_BEGUN_SHARE = 0.1
+_MIN_BEGUN = 10
+"""Rows that begin another, by chance at most."""
 _MIN_ROWS = 30
 """Texts that a label must have, and a word stand in, before the two are compared."""
 MOST_WORDS = 1_000_000
@@ -32,24 +33,14 @@ def begun_beside(histories: Histories) -> int:
     ten, count as none.
     """
     begins = np.zeros(len(histories), np.bool_)
+    lengths = histories.lengths
     rows = np.arange(len(histories) - 1)
+    # Each row is compared with the next one and with the one before it.
     for short, long in ((rows, rows + 1), (rows + 1, rows)):
-        begins[short] |= _begins(histories, short, long)
+        shorter = (lengths[short] > 0) & (lengths[short] < lengths[long])
+        begins[short[shorter]] |= is_prefix(histories, short[shorter], long[shorter])
     count = int(begins.sum())
     return count if count >= max(_MIN_BEGUN_SHARE * len(histories), _MIN_BEGUN) else 0
-
-
-def _begins(histories: Histories, short: Index, long: Index) -> npt.NDArray[np.bool_]:
-    """(pairs,) whether the one history is shorter than the other, not empty, and equal to its first events."""
-    lengths, low = histories.lengths, histories.offsets
-    is_prefix = np.zeros(len(short), np.bool_)
-    fitting = np.flatnonzero((lengths[short] > 0) & (lengths[short] < lengths[long]))
-    if len(fitting):
-        prefixes, shared = short[fitting], lengths[short[fitting]]
-        other = long[fitting]
-        equal = histories.ids[ranges(low[prefixes], shared)] == histories.ids[ranges(low[other], shared)]
-        is_prefix[fitting] = np.logical_and.reduceat(equal, np.cumsum(shared) - shared)
-    return is_prefix
 
 
 def before_the_last(train: Histories, other: Histories) -> int:
@@ -79,6 +70,7 @@ def near_sequences(train: Histories, other: Histories) -> int | None:
         return None
     coded = other.encode(train.vocabulary)
     texts = pl.concat([_as_text(train), _as_text(coded)])
+    # Groups are numbered by their first text: the other part repeats training where that is a text of training.
     groups = near_copies(texts)[len(train) :]
     return int(((groups < len(train)) & (other.lengths >= 4)).sum())
 
@@ -96,6 +88,7 @@ def _as_text(histories: Histories) -> pl.Series:
     ids = pl.Series(histories.ids).cast(pl.String)
     positions = pl.Series(np.arange(len(histories.ids))).cast(pl.String)
     words = ids.zip_with(pl.Series(histories.ids > 1), "x" + positions)
+    # Empty histories have no word, and come back by the join.
     filled = pl.DataFrame({"row": histories.sequence_index(), "word": words}).group_by("row").agg("word")
     rows = pl.DataFrame({"row": np.arange(len(histories))}).join(filled, on="row", how="left", maintain_order="left")
     return rows["word"].list.join(" ").fill_null("")
@@ -128,7 +121,10 @@ def telling_words(texts: tuple[pl.Series, ...], labels: pl.Series) -> list[Telli
     often = occurrences.group_by("word").len("all").filter(pl.col("all") >= _MIN_ROWS)
     pairs = occurrences.join(often, on="word").group_by("word", "label", "all").len("both").join(sizes, on="label")
     pairs = pairs.filter((pl.col("size") >= _MIN_ROWS) & (pl.col("size") < rows))
-    a, b, n = pl.col("all").cast(pl.Float64), pl.col("size").cast(pl.Float64), float(rows)
+    # phi of the word's presence a and the label's b among n texts, from the texts that have both.
+    a = pl.col("all").cast(pl.Float64)
+    b = pl.col("size").cast(pl.Float64)
+    n = float(rows)
     spread = (a * (n - a) * b * (n - b)).sqrt()
     phi = pl.when(spread > 0).then((n * pl.col("both") - a * b) / spread).otherwise(0.0)
     shares = pairs.with_columns(

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, NamedTuple, Unpack
@@ -87,6 +87,7 @@ class Rankings:
         if "place" in scored.columns:
             names.append(placed(scored))
         listed = self.frame["query"].unique(maintain_order=True)
+        # Lists are of sequences or of their events: the names that more lists have decide.
         queries = max(names, key=lambda column: listed.is_in(column.implode()).sum())
         missing = queries.filter(~queries.is_in(listed.implode()))
         stray = listed.filter(~listed.is_in(queries.implode()))
@@ -109,6 +110,7 @@ class Rankings:
 
     def _constant_lists(self) -> int:
         """Return the number of lists of two or more values whose scores are all equal in single precision."""
+        # trec_eval keeps scores in 32 bits, where close ones become equal.
         single = pl.col("score").cast(pl.Float32)
         lists = self.frame.group_by("query").agg(size=pl.len(), low=single.min(), high=single.max())
         return int(lists.select(((pl.col("size") > 1) & (pl.col("low") == pl.col("high"))).sum()).item())
@@ -144,7 +146,8 @@ def read_rankings(path: str | Path, name: str = "", **opening: Unpack[Opening]) 
         content = open_file(path, **opening)
         if content.parquet:
             raise DataError(f"{path}: is not a file of rankings; give lines of {_TREC}, or of {_JSON}")
-        rising, num_reversed = "", 0
+        rising = ""
+        num_reversed = 0
         if content.json:
             frame, rising = _read_json_lines(content)
         else:
@@ -180,8 +183,11 @@ def _read_trec(content: Content) -> tuple[pl.DataFrame, int]:
 def _num_reversed(query: pl.Series, rank: pl.Series, score: pl.Series) -> int:
     """Return the number of lists whose first value by the rank column has the lowest score and the last the highest."""
     frame = pl.DataFrame({"query": query, "rank": rank, "score": score}).drop_nulls()
-    low, high = pl.col("score").min(), pl.col("score").max()
-    first, last = pl.col("score").sort_by("rank").first(), pl.col("score").sort_by("rank").last()
+    low = pl.col("score").min()
+    high = pl.col("score").max()
+    first = pl.col("score").sort_by("rank").first()
+    last = pl.col("score").sort_by("rank").last()
+    # Ranks that repeat give no order.
     is_ordered = pl.col("rank").n_unique() == pl.len()
     lists = frame.group_by("query").agg(is_reversed=is_ordered & (first == low) & (last == high) & (low < high))
     return int(lists["is_reversed"].sum())
@@ -201,15 +207,16 @@ def _read_json_lines(content: Content) -> tuple[pl.DataFrame, str]:
     parsed = list[_Line]()
     rising = ""
     for number, text in content.filled():
-        line = _parse(f"{content.path}, line {number}", text)
-        parsed.append(line)
-        rising = rising or _rising_message(f"{content.path}, line {number}", line)
+        location = f"{content.path}, line {number}"
+        parsed.append(_parse(location, text))
+        rising = rising or _rising_message(location, parsed[-1])
     columns = {
         "query": pl.Series([line.query for line in parsed], dtype=pl.String),
         "value": pl.Series([line.values for line in parsed], dtype=pl.List(pl.String)),
         "score": pl.Series([line.scores for line in parsed], dtype=pl.List(pl.Float64)),
         "given": pl.Series([line.num_events for line in parsed], dtype=pl.Int64),
     }
+    # One row per value: a list of two values gives two rows with its query; an empty list gives a row without a value.
     frame = pl.DataFrame(columns).explode("value", "score").filter(pl.col("value").is_not_null())
     return _ranked(frame), rising
 
@@ -245,20 +252,19 @@ def _parse(location: str, text: str) -> _Line:
     values = row.get("ranking")
     scores = row.get("scores")
     num_events = None
-    if values is None and isinstance(row.get("choices"), list):
+    if values is None and isinstance(row.get("choices"), list):  # an answer of ours
         num_events = row["events"] if isinstance(row.get("events"), int) else None
-        pairs = [*_choice_pairs(row["choices"])]
-        values = [value for value, _ in pairs]
-        scores = [score for _, score in pairs]
+        choices = [choice for choice in row["choices"] if isinstance(choice, dict)]
+        values = [choice.get("value") for choice in choices]
+        scores = [choice.get("score") for choice in choices]
     if not isinstance(values, list):
         raise DataError(f"{location}: ranking is not a list of values, best first; expected {_JSON}")
     if scores is None:
         scores = [None] * len(values)
     elif not isinstance(scores, list) or len(scores) != len(values):
         raise DataError(f"{location}: scores is not a list of {plural(len(values), 'number')}, one for each value")
-    elif not all(map(_is_number, scores)):
-        wrong = next(score for score in scores if not _is_number(score))
-        raise DataError(f"{location}: scores holds something that is not a number: {quoted(str(wrong))}; {_FINITE}")
+    elif wrong := [score for score in scores if not _is_number(score)]:
+        raise DataError(f"{location}: scores holds something that is not a number: {quoted(str(wrong[0]))}; {_FINITE}")
     return _Line(query, [_id(location, value) for value in values], scores, num_events)
 
 
@@ -273,13 +279,6 @@ def _id(location: str, value: object) -> str:
         raise DataError(f"{location}: {error}") from error
 
 
-def _choice_pairs(choices: list[object]) -> Iterator[tuple[object, object]]:
-    """Yield the (value, score) of the choices of an answer."""
-    for choice in choices:
-        if isinstance(choice, dict):
-            yield choice.get("value"), choice.get("score")
-
-
 def _positioned(frame: pl.DataFrame) -> pl.DataFrame:
     """Return the rows with their position in the list of their query, from 1."""
     return frame.with_columns(position=pl.int_range(1, pl.len() + 1).over("query"))
@@ -288,5 +287,6 @@ def _positioned(frame: pl.DataFrame) -> pl.DataFrame:
 def _ranked(frame: pl.DataFrame) -> pl.DataFrame:
     """Return the rows with position and rank, where an equal score has the last of its positions as rank."""
     frame = _positioned(frame)
+    # Of the scores 3 2 2 1 the ranks are 1 3 3 4: a tie counts against the target.
     last = pl.col("position").max().over("query", "score")
     return frame.with_columns(rank=pl.when(pl.col("score").is_null()).then(pl.col("position")).otherwise(last))

@@ -12,7 +12,7 @@ import polars as pl
 from ensue.data.dates import Where
 from ensue.data.delimited import Delimited
 from ensue.data.files import Content
-from ensue.data.histories import Histories, ranges
+from ensue.data.histories import Histories, is_prefix, ranges
 from ensue.data.sequences.events import list_table, split_ids
 from ensue.data.table import Table, read_delimited, skipped
 from ensue.errors import DataError, SettingError
@@ -66,17 +66,13 @@ def drop_prefixes(histories: Histories) -> Histories:
     """
     if not len(histories.names) or histories.names.n_unique() == len(histories):
         return histories
-    codes, lengths = histories.names.rank("dense").to_numpy(), histories.lengths
+    codes = histories.names.rank("dense").to_numpy()
     # In order of name, then of length, each history is compared with the next: of a, a b and a b c the first two go.
-    order = np.lexsort((lengths, codes))
-    short, long = order[:-1], order[1:]
-    together = codes[short] == codes[long]
-    short, long = short[together], long[together]
-    low, shared = histories.offsets, lengths[short]
-    equal = histories.ids[ranges(low[short], shared)] == histories.ids[ranges(low[long], shared)]
-    begins = np.logical_and.reduceat(equal, np.cumsum(shared) - shared)
+    order = np.lexsort((histories.lengths, codes))
+    is_same = codes[order[:-1]] == codes[order[1:]]
+    short = order[:-1][is_same]
     is_kept = np.ones(len(histories), np.bool_)
-    is_kept[short[begins]] = False
+    is_kept[short] = ~is_prefix(histories, short, order[1:][is_same])
     return histories.select(is_kept)
 
 

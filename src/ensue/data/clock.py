@@ -350,6 +350,7 @@ def _buckets(numbers: Times, is_dated: bool, column: pl.Series, where: Where) ->
 
 def _keys(numbers: Times, is_dated: bool) -> Index:
     """Return (events,) the band and the year of each time as one number, which never decreases with the time."""
+    # Seconds begin at 1e8, milliseconds at 1e11, and so on: 5 and 1.4e9 and 1.4e12 are of the bands 0 1 2.
     edges = SINCE_1970 * 1e3 ** np.arange(4)
     bands = np.zeros(len(numbers), np.int64) if is_dated else np.searchsorted(edges, numbers, side="right")
     per_year = np.array([1.0, 1.0, 1e3, 1e6, 1e9]) * YEAR
@@ -375,11 +376,12 @@ def parse_times(column: pl.Series, where: Where, options: TimeOptions = FIND_OUT
     Raises:
         DataError: a time that is empty, no number and no date, not finite, or that a spreadsheet cut.
     """
-    if column.null_count():
-        raise DataError(f"{where(_first(column.is_null()))}: time is empty; give every event a time")
+    for row in column.is_null().arg_true()[:1]:
+        raise DataError(f"{where(row)}: time is empty; give every event a time")
     if column.dtype in (pl.Time, pl.Duration):
         raise DataError(f"{where(0)}: column {quoted(column.name)} has times of day without a date; add the date")
     if column.dtype.is_temporal():
+        # Columns with a zone are stored in UTC, whatever the zone.
         moments = column.cast(pl.Datetime("us")).dt.timestamp("us").to_numpy() / 1e6
         return ParsedTimes(moments, "ISO dates", zoned=getattr(column.dtype, "time_zone", None) not in (None, "UTC"))
     column = _plain_numbers(column, where)
@@ -435,6 +437,7 @@ def _plain_numbers(column: pl.Series, where: Where) -> pl.Series:
     if column.dtype != pl.String or not len(column):
         return column
     first = column[0].strip()
+    # 1.700.000.000 and 1,700,000,000: all numbers must have the mark that the first one has.
     if (thousands := _THOUSANDS.fullmatch(first)) is not None:
         mark = re.escape(thousands[1])
         if column.str.contains(rf"^\s*\d{{1,3}}(?:{mark}\d{{3}})*\s*$").all():
@@ -448,8 +451,8 @@ def _plain_numbers(column: pl.Series, where: Where) -> pl.Series:
     needless = pl.select(pl.when(exponents < 11).then(0).when(exponents < 14).then(3).when(exponents < 17).then(6))
     cut = (exponents >= 8) & (exponents - digits > needless.to_series().fill_null(9))
     cut = cut.fill_null(value=False)
-    if 2 * cut.sum() > len(column):
-        row = _first(cut)
+    # A few such numbers may be right: 1.5E+09 can be a second without its zeros.
+    for row in cut.arg_true()[:1] if 2 * cut.sum() > len(column) else ():
         raise DataError(
             f"{where(row)}: time {column[row].strip()} was cut to {digits[row] + 1} digits by a spreadsheet, like most "
             f"of the column; export {quoted(column.name)} again as whole numbers, or as text"
@@ -466,23 +469,19 @@ def _are_dates(column: pl.Series) -> bool:
 def _parse_numbers(column: pl.Series, where: Where) -> Times:
     texts = column.str.strip_chars() if column.dtype == pl.String else column
     numbers = texts.cast(pl.Float64, strict=False)
-    if numbers.null_count():
-        row = _first(numbers.is_null())
+    for row in numbers.is_null().arg_true()[:1]:
         raise DataError(
             f"{where(row)}: time {quoted(column[row])} is not a time; use seconds since 1970, ISO 8601, or --time-unit"
         )
-    times = numbers.to_numpy()
-    finite = np.isfinite(times)
-    if not finite.all():
-        row = int(np.argmin(finite))
-        raise DataError(f"{where(row)}: time {times[row]} is not a finite number")
-    if column.dtype == pl.Float32 and len(times) and np.abs(times).max() >= FIRST_INEXACT_FLOAT32:
-        row = int(np.argmax(np.abs(times) >= FIRST_INEXACT_FLOAT32))
+    for row in (~numbers.is_finite()).arg_true()[:1]:
+        raise DataError(f"{where(row)}: time {numbers[row]} is not a finite number")
+    is_rounded = numbers.abs() >= FIRST_INEXACT_FLOAT32
+    for row in is_rounded.arg_true()[:1] if column.dtype == pl.Float32 else ():
         raise DataError(
-            f"{where(row)}: time {times[row]:.0f} was rounded: column {quoted(column.name)} holds 32-bit floats, which "
-            "keep seven digits; export it again as whole numbers or 64-bit floats"
+            f"{where(row)}: time {numbers[row]:.0f} was rounded: column {quoted(column.name)} holds 32-bit floats, "
+            "which keep seven digits; export it again as whole numbers or 64-bit floats"
         )
-    return times
+    return numbers.to_numpy()
 
 
 def _unit(summary: TimeSummary, layout: str, options: TimeOptions) -> tuple[str, str]:
@@ -500,6 +499,7 @@ def _unit(summary: TimeSummary, layout: str, options: TimeOptions) -> tuple[str,
     if summary.calendars:
         return summary.calendars[-1], "inferred: every number is a date"
     if (unit := _unit_since_1970(summary)) is not None:
+        # Numbers that look like a unit since 1970 are not in the unit of the training data by habit.
         buckets = summary.of_unit(unit)
         if options.usual_unit not in (None, unit):
             raise DataError(
@@ -553,6 +553,7 @@ def _are_excel_days(summary: TimeSummary) -> bool:
     if not any(word in plain for word in ("time", "date", "when", "created", "zeit", "datum")):
         return False
     low, high = _EXCEL_DAYS
+    # Whole days over many years are more likely seconds: an export of days has fractions, or a few years.
     span = summary.high - summary.low
     return low <= summary.low and summary.high <= high and (not summary.all_whole or span < _MAX_WHOLE_DAYS)
 
@@ -570,9 +571,10 @@ def _split(buckets: list[Bucket], scale: str) -> tuple[list[Bucket], list[Bucket
         clusters[-1].append(bucket)
     sizes = [sum(bucket.count for bucket in cluster) for cluster in clusters]
     max_size = max(sizes)
-    if sizes.count(max_size) > 1:
+    if sizes.count(max_size) > 1:  # of two halves neither is apart from the other
         return buckets, []
-    bulk, outliers = list[Bucket](), list[Bucket]()
+    bulk = list[Bucket]()
+    outliers = list[Bucket]()
     for cluster, size in zip(clusters, sizes, strict=True):
         out = size < max_size and (size <= _MAX_APART * max_size or _is_impossible(cluster, scale))
         (outliers if out else bulk).extend(cluster)
@@ -581,7 +583,8 @@ def _split(buckets: list[Bucket], scale: str) -> tuple[list[Bucket], list[Bucket
 
 def _is_impossible(cluster: list[Bucket], scale: str) -> bool:
     """Return whether no log is from then: 1970-01-01, before 1900, from 2100 on."""
-    low, high = _second(cluster[0].low, scale), _second(cluster[-1].high, scale)
+    low = _second(cluster[0].low, scale)
+    high = _second(cluster[-1].high, scale)
     return (abs(low) <= 86_400 and abs(high) <= 86_400) or high < -70 * YEAR or low > 130 * YEAR
 
 
@@ -593,7 +596,3 @@ def _apart_sentence(outliers: list[Bucket], total: int, time_range: str) -> str:
         f"{part_of(count, total, 'event', 'is', 'are')} years apart from the others ({time_range}): {examples}{tail}; "
         "correct the time or remove the event, because order and splits depend on it"
     )
-
-
-def _first(mask: pl.Series) -> int:
-    return int(mask.arg_max() or 0)

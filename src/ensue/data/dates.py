@@ -112,8 +112,7 @@ def parse_dates(
             moments = moments.scatter(rows, _moments(_parts(texts.gather(rows), shape)))
         words = "dates with names of months" if re.match("[0-9]*[ -]?[A-Za-z]", texts[0]) else "ISO dates"
         expected = "is not a time; use seconds since 1970, ISO 8601, or --time-unit"
-    if moments.null_count():
-        row = int(moments.is_null().arg_max() or 0)
+    for row in moments.is_null().arg_true()[:1]:
         raise DataError(f"{where(row)}: time {quoted(texts[row])} {expected}")
     seconds = np.asarray(moments.dt.timestamp("us").to_numpy() / 1e6, np.float64)
     return ParsedTimes(seconds, words, _has_zones(texts), order)
@@ -196,11 +195,11 @@ def _order(texts: pl.Series, groups: pl.DataFrame, where: Where, stated: bool | 
             "that option"
         )
     by_mark = True if groups["mark"].drop_nulls()[0] == "." else None  # nobody writes month.day.year
-    order = next((order for order in (stated, proved, usual, by_mark) if order is not None), None)
-    if order is None:
-        row = int(groups["year"].is_not_null().arg_max() or 0)
-        raise DataError(
-            f"{where(row)}: time {quoted(texts[row])} may be day-first or month-first, and no time in the file "
-            f"decides it; {ASK}, or write ISO dates, such as 2023-12-31"
-        )
-    return order
+    for order in (stated, proved, usual, by_mark):
+        if order is not None:
+            return order
+    row = int(groups["year"].is_not_null().arg_max() or 0)
+    raise DataError(
+        f"{where(row)}: time {quoted(texts[row])} may be day-first or month-first, and no time in the file "
+        f"decides it; {ASK}, or write ISO dates, such as 2023-12-31"
+    )

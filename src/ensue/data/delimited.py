@@ -29,7 +29,8 @@ import csv
 import io
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import islice
@@ -75,7 +76,8 @@ class Delimited:
         """
         if self.given:
             return list(self.given)
-        content, number = self.content, self.number
+        content = self.content
+        number = self.number
         names = content.names(self.separator) if self.quoted else content.head(1)[0].split(self.separator)
         double = next((name for name, count in Counter(names).items() if count > 1), None)
         if double is not None:
@@ -119,10 +121,11 @@ class Delimited:
         Raises:
             DataError: the first row that does not fit.
         """
-        names, last = list(columns), self.names[-1]
+        names = list(columns)
+        last = self.names[-1]
         # The last column tells polars, and us, whether a row is too long or too short.
         parsed_names = [name for name in self.names if name in {*names, last}]
-        frame = self.content.delimited(self._parser(parsed_names, types or {}), lambda: self._refuse(types or {}))
+        frame = self._frame(parsed_names, types or {}, partial(self._refuse, types or {}))
         if frame[last].null_count() and (self.strict or self._may_be_short()):
             self._refuse({})
         return frame.select(names)
@@ -135,7 +138,42 @@ class Delimited:
             num_rows: number of rows from the top. [default: all]
         """
         with answering(self.content.path):
-            return self.content.delimited(partial(self._parser(columns, {}), n_rows=num_rows), lambda: None)
+            return self._frame(columns, {}, lambda: None, num_rows)
+
+    def _frame(
+        self, names: list[str] | None, types: Types, refuse: Callable[[], None], num_rows: int | None = None
+    ) -> pl.DataFrame:
+        """Read columns with polars.
+
+        Args:
+            names: the columns; all where it is ``None``.
+            types: column -> type, of those that are no texts.
+            refuse: raises at the first row that does not fit the header.
+            num_rows: number of rows from the top; all where it is ``None``.
+
+        Raises:
+            DataError: what ``refuse`` finds, or else what polars complains about.
+        """
+        read = partial(
+            pl.read_csv,
+            self._parsable.source,
+            columns=None if self.given else names,
+            has_header=not self.given,
+            new_columns=list(self.given) or None,
+            separator=self.separator,
+            quote_char='"' if self.quoted else None,
+            schema_overrides=types,
+            infer_schema=False,
+            n_rows=num_rows,
+        )
+        try:
+            return read()
+        except pl.exceptions.PolarsError as error:
+            refuse()
+            # All rows fit but for empty fields past the header's end, as trailing separators leave them.
+            with suppress(pl.exceptions.PolarsError):
+                return read(truncate_ragged_lines=True)
+            self.content.refuse(error)
 
     @cached_property
     def _parsable(self) -> Content:
@@ -151,19 +189,6 @@ class Delimited:
         csv.writer(table, delimiter=self.separator, lineterminator="\n").writerows(rows)
         return replace(self.content, data=table.getvalue().encode())
 
-    def _parser(self, names: list[str] | None, types: Types) -> partial[pl.DataFrame]:
-        return partial(
-            pl.read_csv,
-            self._parsable.source,
-            columns=None if self.given else names,
-            has_header=not self.given,
-            new_columns=list(self.given) or None,
-            separator=self.separator,
-            quote_char='"' if self.quoted else None,
-            schema_overrides=types,
-            infer_schema=False,
-        )
-
     def _may_be_short(self) -> bool:
         """Return whether a line has too few separators, or quotes that may hide them."""
         lines = self.content.column_of_lines()
@@ -172,7 +197,8 @@ class Delimited:
 
     def _refuse(self, types: Types) -> None:
         """Raise at the first row of another width, or whose time is no number though it shall be one."""
-        width, header_noun = len(self.names), "layout" if self.given else "header"
+        width = len(self.names)
+        header_noun = "layout" if self.given else "header"
         times = [self.names.index(name) for name, kind in types.items() if kind == pl.Float64]
         for line, row in self.rows():
             where = f"{self.content.path}, line {line}"
@@ -191,7 +217,8 @@ def has_regular_quotes(data: bytes | FileBytes, separator: str) -> bool:
     """Return whether all quotes open a field, close one or are doubled, as far as the bytes beside them tell."""
     if data.find(b'"') < 0:
         return True
-    mark, plain = separator.encode(), data[:].replace(b'""', b"").removeprefix(MARKS[0])
+    mark = separator.encode()
+    plain = data[:].replace(b'""', b"").removeprefix(MARKS[0])
     num_opening = plain.count(mark + b'"') + plain.count(b'\n"') + plain.startswith(b'"')
     num_closing = plain.count(b'"' + mark) + plain.count(b'"\n') + plain.count(b'"\r') + plain.endswith(b'"')
     return 2 * num_opening == 2 * num_closing == plain.count(b'"')
@@ -212,14 +239,20 @@ def is_quoted(content: Content) -> bool:
     return not len(open_lines) or (widths.n_unique() > 1 and bool((open_lines.str.count_matches('"') % 2 == 1).all()))
 
 
-_LINES, _LINES_PER_BROKEN = 100, 20
-_INTEGER, _FLOAT, _HEX = r"\d+", r"-?\d+(?:\.\d+)?(?:[eE]-?\d+)?", r"[0-9a-f]{24}"
-_STARS, _SINCE_1970 = r"[0-5](?:\.[05])?", r"\d{9,13}"
+_LINES = 100
+_LINES_PER_BROKEN = 20
+"""First lines that are compared with a layout, and how many of them may come with one that does not fit."""
+_INTEGER = r"\d+"
+_FLOAT = r"-?\d+(?:\.\d+)?(?:[eE]-?\d+)?"
+_HEX = r"[0-9a-f]{24}"
+_STARS = r"[0-5](?:\.[05])?"
+_SINCE_1970 = r"\d{9,13}"
 _ISO = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d+)?Z?"
 _TWEETED = r"[A-Z][a-z]{2} [A-Z][a-z]{2} \d\d [\d:]{8} (?:[+-]\d{4} \d{4}|[A-Z]{3} \d{4})"
 _AMERICAN = r"\d{1,2}/\d{1,2}/\d{4} \d{1,2}:\d\d:\d\d [AP]M"
 # Reviewers' ids of Amazon begin with an A, items are ASINs, which begin with a B, or ISBNs.
-_REVIEWER, _ASIN = r"(?:A|AE|#oc-R)[A-Z0-9]{8,30}", r"(?:B[A-Z0-9]{9}|\d{9}[\dX])"
+_REVIEWER = r"(?:A|AE|#oc-R)[A-Z0-9]{8,30}"
+_ASIN = r"(?:B[A-Z0-9]{9}|\d{9}[\dX])"
 _NEWS = r"N\d+"
 _ANY = r"[^\t]*"
 
@@ -243,7 +276,8 @@ class Headerless:
         return re.compile(re.escape(self.separator).join(f"(?:{field})" for field in self.fields.values()))
 
 
-_USER, _RATINGS = {"user_id": _INTEGER}, {"rating": _STARS, "timestamp": _SINCE_1970}
+_USER = {"user_id": _INTEGER}
+_RATINGS = {"rating": _STARS, "timestamp": _SINCE_1970}
 _POINT = {"latitude": _FLOAT, "longitude": _FLOAT}
 # fmt: off
 LAYOUTS: tuple[Headerless, ...] = (
@@ -295,7 +329,8 @@ def with_columns(content: Content, stated: Iterable[str] = (), encoding: str = "
     """
     if content.parquet or content.json:
         return content
-    head, columns = content.head(_LINES), list(stated)
+    head = content.head(_LINES)
+    columns = list(stated)
     if columns and all(re.fullmatch(r"[1-9]\d{0,2}", name) for name in columns):
         separator = next((between for between in _SEPARATORS if between in head[0]), "")
         names = _header(content, separator) if separator else []

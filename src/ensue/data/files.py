@@ -8,10 +8,9 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import NoReturn, Unpack
@@ -156,24 +155,6 @@ class Content:
     def num_rows(self) -> int:
         """Return how many rows Parquet holds."""
         return int(pl.scan_parquet(self.source).select(pl.len()).collect().item())
-
-    def delimited(self, read: partial[pl.DataFrame], refuse: Callable[[], None]) -> pl.DataFrame:
-        """A table with polars, past separators that trail.
-
-        Args:
-            read: what calls ``read_csv``.
-            refuse: raises at the first row that does not fit the header; empty fields past its end do.
-
-        Raises:
-            DataError: what ``refuse`` finds, or else what polars complains about.
-        """
-        try:
-            return read()
-        except pl.exceptions.PolarsError as error:
-            refuse()
-            with suppress(pl.exceptions.PolarsError):
-                return read(truncate_ragged_lines=True)
-            self.refuse(error)
 
     def lines(self) -> Iterator[tuple[int, str]]:
         """Every line with its number; the mark of UTF-8 is cut off.

@@ -24,14 +24,16 @@ from ensue.data.table import ReadOptions, Table, read_table
 from ensue.errors import DataError, SettingError
 from ensue.lines import listed, quoted
 
-ITEM, TITLE = "item", "title"
+ITEM = "item"
+TITLE = "title"
 _ID_NAMES = (
     *("item", "itemid", "id", "articleid", "productid", "movieid", "newsid", "videoid", "trackid", "bookid", "postid"),
     *("sku", "asin", "parentasin", "pageid", "page", "url", "user", "userid", "author", "authorid", "value", "aid"),
 )
 _TITLE_NAMES = ("title", "name", "headline", "movietitle", "producttitle", "productname", "itemname", "displayname")
 _RECBOLE = {"token": CATEGORY, "token_seq": TEXT, "float": NUMBER, "float_seq": IGNORE}
-_CATEGORY_SHARE, _CATEGORY_WORDS = 0.2, 2.0
+_CATEGORY_SHARE = 0.2
+_CATEGORY_WORDS = 2.0
 """A column of texts is one of categories where its distinct values are at most this share of all, or short."""
 
 
@@ -48,7 +50,8 @@ class _Columns:
     """
 
     def __init__(self, path: Path, stated: Mapping[str, str], like: Items | None) -> None:
-        self.path, self.like = path, like
+        self.path = path
+        self.like = like
         # "title=text" gives a column of that name its type; "title=name" says which column is the title.
         self.roles = {role: stated[role] for role in (ITEM, TITLE) if stated.get(role, IGNORE) not in KINDS}
         self.kinds = {name: kind for name, kind in stated.items() if name not in self.roles}
@@ -118,7 +121,8 @@ def read_items(
     frame = table.frame
     names = [name.removeprefix("feature ") for name in frame.columns if name != ITEM]
     title = _choose({name: name for name in names}, _TITLE_NAMES, chosen.roles.get(TITLE)) or ""
-    kinds, features = dict[str, str](), list[pl.Series]()
+    kinds = dict[str, str]()
+    features = list[pl.Series]()
     for name in names:
         cells = _filled(frame[f"feature {name}"].alias(name))
         kind = chosen.kinds.get(name) or chosen.headers[name] or (TEXT if name == title else _kind_of(cells))
@@ -178,12 +182,11 @@ def _numbers(cells: pl.Series, kind: str, where: Where) -> pl.Series:
     if not len(filled):
         return cells
     if kind == TIME:
+        # Row 2 of the filled cells is row rows[2] of the table, which messages name.
         seconds = parse_times(filled, lambda row: where(int(rows[row]))).numbers
         return cells.scatter(rows, pl.Series(seconds).cast(pl.String))
     numbers = filled.cast(pl.Float64, strict=False)
-    wrong = numbers.is_null() | ~numbers.is_finite()
-    if wrong.any():
-        row = int(wrong.arg_max() or 0)
+    for row in (numbers.is_null() | ~numbers.is_finite()).arg_true()[:1]:
         raise DataError(
             f"{where(int(rows[row]))}: {cells.name} {quoted(filled[row])} is not a number; correct it, or read the "
             f"column as texts with --item-columns {cells.name}=category"
@@ -201,6 +204,7 @@ def _kind_of(column: pl.Series) -> str:
         return NUMBER
     if filled.str.contains(r"^\s*\d{4}-\d{2}-\d{2}").all():
         return TIME
+    # Few distinct values, or lists such as Action|Drama, are categories; else texts of several words are texts.
     words = float(filled.str.count_matches(r"\S+").mean() or 0.0)  # type: ignore[arg-type]
     distinct = filled.n_unique()
     if distinct <= _CATEGORY_SHARE * len(filled) or filled.str.contains(r"[|;]").mean() > 0.2:  # type: ignore[operator]

@@ -41,9 +41,9 @@ def session_table(
     Raises:
         DataError: an item is empty.
     """
-    empty = (items.is_null() | (items == "")).arg_true()
-    if len(empty):
-        raise DataError(f"{where(empty[0])}: a value is empty; every event needs one")
+    for event in (items.is_null() | (items == "")).arg_true()[:1]:
+        raise DataError(f"{where(event)}: a value is empty; every event needs one")
+    # Sequences of 2 and 3 events have the numbers 0 0 1 1 1.
     frame = pl.DataFrame({"session": np.repeat(np.arange(len(lengths)), lengths), "item": items})
     if times is not None:
         frame = frame.with_columns(times.alias("time"))
@@ -62,25 +62,26 @@ def list_table(content: Content, frame: pl.DataFrame, where: Where, notes: tuple
     Raises:
         DataError: no row has values, a value is empty, or as many times as values are in some rows only.
     """
+    # Rows keep their place in the file when those without values go.
     frame = frame.with_row_index()
     counts = frame.select(
         values=pl.col("values").list.len().fill_null(0).cast(pl.Int64),
         times=(pl.col("times").list.len() if "times" in frame.columns else pl.lit(0)).fill_null(0).cast(pl.Int64),
     )
     is_filled = counts["values"] > 0
-    frame, counts = frame.filter(is_filled), counts.filter(is_filled)
+    frame = frame.filter(is_filled)
+    counts = counts.filter(is_filled)
     if skipped := len(is_filled) - len(frame):
         notes = (*notes, f"{skipped} empty histories skipped")
     if not len(frame):
         raise DataError(f"{content.path}: holds no event")
     rows = frame["index"].to_numpy()
     is_timed = bool((counts["times"] > 0).any())
-    unequal = (counts["values"] != counts["times"]).arg_true()
-    if is_timed and len(unequal):
-        values, times = counts.row(unequal[0])
+    for row in (counts["values"] != counts["times"]).arg_true()[:1] if is_timed else ():
+        values, times = counts.row(row)
         raise DataError(
-            f"{where(int(rows[unequal[0]]))}: {plural(values, 'value')} but {plural(times, 'time')}; give one time "
-            "per value, in every line or in none"
+            f"{where(int(rows[row]))}: {plural(values, 'value')} but {plural(times, 'time')}; give one time per value, "
+            "in every line or in none"
         )
     # (events,) the row of each event, for messages: lists of 2 and 3 values have the rows 0 0 1 1 1.
     event_rows = np.repeat(rows, counts["values"].to_numpy())
@@ -106,15 +107,13 @@ def refuse(texts: pl.Series, is_wrong: pl.Series, content: Content, numbers: Ind
     Raises:
         DataError: one of them is.
     """
-    rows = is_wrong.arg_true()
-    if len(rows):
-        text = quoted(texts[rows[0]], 40)
-        raise DataError(f"{content.path}, line {numbers[rows[0]]}: {text} does not fit; {expected}")
+    for row in is_wrong.arg_true()[:1]:
+        raise DataError(f"{content.path}, line {numbers[row]}: {quoted(texts[row], 40)} does not fit; {expected}")
 
 
 def split_ids(lines: pl.Series) -> pl.Series:
     """(lines,) lists of the words between spaces, however many spaces there are."""
     lines = lines.str.strip_chars()
-    if lines.str.contains("  ", literal=True).any():
+    if lines.str.contains("  ", literal=True).any():  # most files have none, and splitting is then much faster
         lines = lines.str.replace_all(" +", " ")
     return lines.str.split(" ")

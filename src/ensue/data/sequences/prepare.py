@@ -94,11 +94,10 @@ def prepare(
     files = _files(data)
     name = data[0] if len(data) == 1 else Path(f"{data[0]} and {len(data) - 1} more")
     target = output.resolve()
-    with _writing(target), _work(target) as work:
-        complete = work / "whole"
+    with _work(target) as work:
         if len(files) == 1 and not (merge or is_several(data[0])) and keeps_sequences(files[0], options):
             _start(work, {})
-            outcome = _copy(files[0], options, complete, sort, gap)
+            outcome = _copy(files[0], options, work / "whole", sort, gap)
         else:
             sources = sources_of(files, options)
             plan = _plan(sources, options, sort, gap)
@@ -111,8 +110,6 @@ def prepare(
                 _read(batches, progress)
             _sort(name, batches, work, progress)
             outcome = _write(name, batches, options, work, sort, gap, progress, plan)
-        complete.rename(target)
-        flush(target.parent)
     return outcome
 
 
@@ -151,15 +148,13 @@ def prepare_share(
     target = share.folder(output.resolve())
     _require_free(target)
     plan = _plan(sources, options, sort, gap)
-    with _writing(target), _work(target) as work:
+    with _work(target) as work:
         batches = _batches(sources, options, work, plan, share.of)
         batches.state.cursor = Cursor(low)
         batches.end = high
         batches.resume()
         _read(batches, progress)
         write_share(work / "whole", batches, share, plan)
-        (work / "whole").rename(target)
-        flush(target.parent)
     return share.folder(output), batches.state.rows
 
 
@@ -339,29 +334,37 @@ def _guess(source: Source, options: ReadOptions) -> int:
 
 
 @contextmanager
-def _work(place: Path) -> Iterator[Path]:
-    """The folder beside a place in which all is written first; it goes when all is done, or the log is refused.
+def _work(target: Path) -> Iterator[Path]:
+    """Yield a folder beside an output folder, whose folder ``whole`` becomes the output folder once all is done.
+
+    It goes when all is done or the log is refused; otherwise the same command finds it again.
 
     Raises:
-        DataError: another process is at work there.
+        DataError: another process is at work there, or in place of an error of the system.
     """
-    work = place.with_name(f".{place.name}.preparing")
-    place.parent.mkdir(parents=True, exist_ok=True)
-    work.mkdir(exist_ok=True)
-    descriptor = os.open(work, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    work = target.with_name(f".{target.name}.preparing")
     try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        work.mkdir(exist_ok=True)
+        descriptor = os.open(work, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise DataError(f"{place}: another process prepares it; wait until it has finished, or stop it") from error
-        try:
             yield work
-        except EnsueError:  # whoever mends what was wrong begins anew
+            (work / "whole").rename(target)
+            flush(target.parent)
+            shutil.rmtree(work)
+        except EnsueError:  # whoever mends what was wrong begins from scratch
             shutil.rmtree(work)
             raise
-        shutil.rmtree(work)
-    finally:
-        os.close(descriptor)
+        finally:
+            os.close(descriptor)
+    except BlockingIOError as error:
+        raise DataError(f"{target}: another process prepares it; wait until it has finished, or stop it") from error
+    except OSError as error:
+        reason = error.strerror or str(error).partition("\n")[0]
+        raise DataError(
+            f"{target}: cannot be written ({reason}); nothing was written; the same command resumes once there is space"
+        ) from error
 
 
 def _start(work: Path, plan: dict[str, object]) -> bool:
@@ -386,19 +389,3 @@ def _require_room(work: Path, needed: int) -> None:
             f"{work.parent}: has {free / 1e9:.3g} GB of free space, and preparing the log may need "
             f"{needed / 1e9:.3g} GB; free some, or choose a folder on another disk"
         )
-
-
-@contextmanager
-def _writing(target: Path) -> Iterator[None]:
-    """Raise errors of the system as errors of the output folder, which stays as it is.
-
-    Raises:
-        DataError: in place of an error of the system.
-    """
-    try:
-        yield
-    except OSError as error:
-        reason = error.strerror or str(error).partition("\n")[0]
-        raise DataError(
-            f"{target}: cannot be written ({reason}); nothing was written; the same command resumes once there is space"
-        ) from error

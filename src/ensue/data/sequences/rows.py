@@ -74,7 +74,8 @@ def remarks_on(table: Table) -> tuple[str, ...]:
 
 def times_of(table: Table) -> pl.Series | None:
     """(rows,) numbers, dates or texts of either, named as in the file; ``None`` where there are none."""
-    frame, columns = table.frame, table.columns
+    frame = table.frame
+    columns = table.columns
     if "time" not in frame.columns:
         return None
     times = frame["time"].rename(columns.get("time", ""))
@@ -115,13 +116,13 @@ def require_filled(table: Table) -> None:
     """
     for role in ("session", "item"):
         column = table.frame[role]
-        empty = column.is_null().arg_true() if column.null_count() else pl.Series(dtype=pl.UInt32)
-        if not len(empty) and not (column.dtype.is_numeric() or column.dtype.is_temporal()):
-            empty = (column.cast(pl.String) if column.dtype != pl.Categorical else column).eq("").arg_true()
-        if len(empty):
+        is_empty = column.is_null()
+        if not (column.dtype.is_numeric() or column.dtype.is_temporal()):
+            is_empty |= (column if column.dtype == pl.Categorical else column.cast(pl.String)).eq_missing("")
+        for row in is_empty.arg_true()[:1]:
             name = quoted(table.columns.get(role, role))
             raise DataError(
-                f"{table.where(empty[0])}: column {name} is empty; every event needs the {role}: leave such rows out "
+                f"{table.where(row)}: column {name} is empty; every event needs the {role}: leave such rows out "
                 "with --missing drop"
             )
 
@@ -163,6 +164,7 @@ def recognise_layout(content: Content, options: ReadOptions) -> Layout:
             raise SettingError(f"{content.path}: the layout {name} has no named columns; remove --columns")
         return Layout(name, "sessions", READERS[name])
     if name == "parquet":
+        # Stated columns are those of a table, also beside lists.
         has_lists = isinstance(content.schema().get("values"), pl.List) and not options.columns
         return Layout(content.layout, "sessions", read_parquet_lists) if has_lists else Layout(name)
     if name is None:
@@ -219,10 +221,12 @@ def _read_delimited(content: Content, options: ReadOptions, find: Callable[[Sequ
     if "time" in columns and options.time_unit != "iso":
         at = names.index(columns["time"])
         rows = islice(delimited.rows(), not content.header, 100)
+        # Numbers are parsed by polars itself, which is faster; dates and odd numbers stay texts.
         samples = [row[at] for _, row in rows if len(row) > at and row[at]]
         if samples and all(map(is_plain_number, samples)):
             types[columns["time"]] = pl.Float64
     table = read_delimited(delimited, columns, notes, types)
+    # The first that is true names the layout.
     layouts = {
         content.published: bool(content.published),
         "retailrocket": is_retailrocket(names),
@@ -247,6 +251,7 @@ def _delimited(content: Content) -> Delimited:
             f"{where}: {quoted(line, 40)} is neither a header nor a known layout; give one, such as "
             "session,item,time; for texts, queries or posts name the task: classify, suggest, link"
         )
+    # Ratings with :: between them, dates and numbers are data.
     names = header[not header[0].strip() :]  # a table may begin with a column of row numbers that has no name
     if "::" in line or any(not name.strip() or is_number(name) or re.match(r"\d{4}-\d\d-\d\d", name) for name in names):
         raise DataError(

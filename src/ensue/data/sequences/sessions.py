@@ -124,9 +124,8 @@ def read_lists(content: Content, delimited: Delimited, lists: Mapping[str, list[
     rows, num_empty = read_delimited(delimited, {name: name for name in names}, ()).without_empty()
     frame = rows.frame
     for column in (*lists["item"][1:], *lists.get("session", ()), *lists.get("time", ())[1:]):
-        empty = (frame[column].fill_null("") == "").arg_true()
-        if len(empty):
-            raise DataError(f"{rows.where(empty[0])}: column {quoted(column)} is empty; every row needs a session")
+        for row in (frame[column].fill_null("") == "").arg_true()[:1]:
+            raise DataError(f"{rows.where(row)}: column {quoted(column)} is empty; every row needs a session")
     joined = {"values": _joined(frame, lists["item"])}
     if "time" in lists:
         joined["times"] = _joined(frame, lists["time"])
@@ -144,9 +143,7 @@ def _joined(frame: pl.DataFrame, columns: list[str]) -> pl.Series:
 
 
 def _refuse(column: pl.Series, wrong: pl.Series, expected: str, where: Where) -> None:
-    rows = wrong.arg_true()
-    if len(rows):
-        text = column[rows[0]]
-        if text is None:
-            raise DataError(f"{where(rows[0])}: {column.name} is empty; give every event a time")
-        raise DataError(f"{where(rows[0])}: {column.name} {quoted(text)} is not {expected}")
+    for row in wrong.arg_true()[:1]:
+        if column[row] is None:
+            raise DataError(f"{where(row)}: {column.name} is empty; give every event a time")
+        raise DataError(f"{where(row)}: {column.name} {quoted(column[row])} is not {expected}")

@@ -332,7 +332,8 @@ def _buckets(numbers: Times, is_dated: bool, column: pl.Series, where: Where) ->
     """Return the buckets of some times; ``column`` has them as in the file."""
     if not len(numbers):
         return {}
-    low, high = float(numbers.min()), float(numbers.max())
+    low = float(numbers.min())
+    high = float(numbers.max())
     first_key, last_key = _keys(np.array([low, high]), is_dated).tolist()
     groups = [(first_key, len(numbers), low, high, 0)]
     if first_key != last_key:  # most columns are of one year, and need no key of each time
@@ -444,6 +445,7 @@ def _plain_numbers(column: pl.Series, where: Where) -> pl.Series:
             column = column.str.replace_all(thousands[1], "", literal=True)
     elif _DECIMAL_COMMA.fullmatch(first):
         column = column.str.replace(",", ".", literal=True)
+    # Of 1.7041E+09 the digits behind the point are 7041 and the exponent is 9.
     groups = column.str.strip_chars().str.extract_groups(_SCIENTIFIC).struct.unnest()
     digits = groups["2"].fill_null("").str.len_chars().cast(pl.Int64)
     exponents = groups["3"].cast(pl.Int64, strict=False)
@@ -564,6 +566,7 @@ def _second(number: float, scale: str) -> float:
 
 def _split(buckets: list[Bucket], scale: str) -> tuple[list[Bucket], list[Bucket]]:
     """The buckets that most events are in, and those years apart from them, in order of time."""
+    # Buckets in order of time: a pause of years between two of them begins a cluster.
     clusters = [[buckets[0]]]
     for previous, bucket in pairwise(buckets):
         if _second(bucket.low, scale) - _second(previous.high, scale) > _MAX_PAUSE:

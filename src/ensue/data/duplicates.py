@@ -88,6 +88,7 @@ def _halves_are_equal(histories: Histories) -> bool:
     """Return whether the second half of the sequences, or of every sequence, is the first half again."""
     num, lengths = len(histories), histories.lengths
     if num >= MIN_ROWS and num % 2 == 0 and np.array_equal(lengths[: num // 2], lengths[num // 2 :]):
+        # The whole log stands there twice: compare its first half with its second.
         columns = (histories.ids, histories.times) if histories.timed else (histories.ids,)
         middle = int(histories.offsets[num // 2])
         if all(np.array_equal(column[:middle], column[middle:]) for column in columns):

@@ -34,7 +34,8 @@ def read_edges(path: str | Path, **opening: Unpack[Opening]) -> Edges:
         content = open_file(path, **opening)
         if content.parquet or content.json:
             raise DataError(f"{path}: is not a list of edges; {_EXPECTED}")
-        edges, indices = list[tuple[str, str]](), (0, 1)
+        edges = list[tuple[str, str]]()
+        indices = (0, 1)
         for at, (number, row) in enumerate(_rows(content)):
             if at == 0 and (header := _header(row)):
                 indices = header
@@ -45,12 +46,14 @@ def read_edges(path: str | Path, **opening: Unpack[Opening]) -> Edges:
             edges.append((pair[0], pair[1]))
     if not edges:
         raise DataError(f"{path}: holds no edge; {_EXPECTED}")
+    # Ids are written as other readers write them: 7.0 is 7 where the whole column is of whole numbers.
     sources, targets = (whole_numbers(pl.Series(side)) for side in zip(*edges, strict=True))
     return frozenset(zip(sources, targets, strict=True))
 
 
 def _rows(content: Content) -> Iterator[tuple[int, Sequence[str]]]:
     """The fields of each line that holds any, with its number."""
+    # Spaces separate only where nothing else does: names may hold spaces.
     first = content.head(1)[0]
     if any(separator in first for separator in "\t,;"):
         return ((number, row) for number, row in content.rows(content.separator) if any(row))

@@ -24,7 +24,8 @@ _UTF8 = ("utf-8", "ascii")
 _STEP = 2**20
 # A half of a pair as JSON escapes it, of which the other half is missing: what cut emoji leave.
 _HEX = rb"[0-9a-fA-F]{2}"
-_HIGH, _LOW = rb"\\u[dD][89abAB]" + _HEX, rb"\\u[dD][c-fC-F]" + _HEX
+_HIGH = rb"\\u[dD][89abAB]" + _HEX
+_LOW = rb"\\u[dD][c-fC-F]" + _HEX
 # May stand alone: the exact look that follows knows backslashes that stand for themselves. The pattern begins with what
 # it looks for, which makes the search fast.
 _LONE = re.compile(
@@ -58,6 +59,7 @@ def decode(
     notes: tuple[str, ...] = ()
     if name not in _UTF8:
         try:
+            # A mark of UTF-16 is no part of the text.
             text = data[2 * (data[:2] in _UTF16) :].decode(name)
         except UnicodeError as error:
             if not name.startswith("utf-16"):
@@ -70,6 +72,7 @@ def decode(
             notes = ("some characters were broken or cut in two and were replaced by \ufffd",)
         data = text.encode("utf-8", "replace")
         notes = (f"read as {name}", *notes)
+    # Lines of old Macs end with a carriage return alone.
     if data.find(b"\n") < 0 and data.find(b"\r") >= 0:
         data = data[:].replace(b"\r", b"\n")
     return data, notes

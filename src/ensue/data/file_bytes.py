@@ -46,7 +46,9 @@ def ending(path: Path) -> str:
     return name.suffix.lower()
 
 
-DROP, KEEP, REPORT = "drop", "keep", "report"
+DROP = "drop"
+KEEP = "keep"
+REPORT = "report"
 """Policies for missing ids, see :class:`Opening`; ``report``, that of ``ensue check``, warns of rounded ids
 and refuses none."""
 
@@ -88,6 +90,7 @@ def files_in(path: Path) -> list[Path]:
     Raises:
         DataError: there is none.
     """
+    # A pattern is looked for from the root or the present folder, for any of its parts may be one.
     start = path if path.is_dir() else Path(path.anchor)
     names = start.glob("**/*" if path.is_dir() else str(path.relative_to(start)))
     hidden = (".", "_") if path.is_dir() else ()
@@ -140,7 +143,8 @@ def allowed(packed: int, stated: float | None) -> tuple[int, str]:
     if stated is not None:
         return int(stated * 1e9), ", as allowed by --max-unpacked; raise that if you trust the file"
     raise_it = "if you trust the file, allow more with --max-unpacked GB"
-    by_size, by_memory = max(RATIO * packed, _ALWAYS), memory_at_hand() // 2
+    by_size = max(RATIO * packed, _ALWAYS)
+    by_memory = memory_at_hand() // 2
     if by_size <= by_memory:
         return by_size, f", {RATIO} times its own size or over; {raise_it}"
     return by_memory, f", half of the available memory; unpack it in parts, or {raise_it}"
@@ -152,6 +156,7 @@ def memory_at_hand() -> int:
     for line in _lines("/proc/meminfo"):
         if line.startswith("MemAvailable:"):
             free = [int(line.split()[1]) * 1024]
+    # The limit of a container, in both versions of control groups, less what it uses.
     for limit, used in (
         ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
         ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
@@ -162,6 +167,7 @@ def memory_at_hand() -> int:
     if sys.platform != "win32":
         import resource
 
+        # The limit of this process is on its addresses, of which statm names the pages.
         soft, _ = resource.getrlimit(resource.RLIMIT_AS)
         pages = [int(line.split()[0]) for line in _lines("/proc/self/statm")]
         if soft != resource.RLIM_INFINITY and pages:
@@ -244,7 +250,8 @@ def read_stream(path: Path, file: io.RawIOBase) -> bytes:
     Raises:
         DataError: it gives more than half of the memory at hand, or cannot be read.
     """
-    limit, buffer = memory_at_hand() // 2, io.BytesIO()
+    limit = memory_at_hand() // 2
+    buffer = io.BytesIO()
     try:
         while step := file.read(_STEP):
             buffer.write(step)
@@ -270,7 +277,9 @@ class FileBytes(io.RawIOBase):
         self.path = path
         self._file = io.FileIO(os.dup(file.fileno()), "rb")
         status = os.fstat(self._file.fileno())
-        self._size, self._changed, self._at = status.st_size, status.st_mtime_ns, 0
+        self._size = status.st_size
+        self._changed = status.st_mtime_ns
+        self._at = 0  # of the stream
 
     def __len__(self) -> int:
         """Number of bytes."""
@@ -303,6 +312,7 @@ class FileBytes(io.RawIOBase):
             index = self[start:end].find(wanted)
             if index >= 0:
                 return start + index
+            # What is wanted may lie across two steps.
             start = end if end == stop else end - len(wanted) + 1
             step = min(4 * step, _STEP)
         return -1
@@ -368,6 +378,7 @@ def contains(data: bytes | FileBytes, pattern: re.Pattern[bytes]) -> bool:
     """Return whether a pattern that matches few bytes occurs; in a file it may also match what a step cut off."""
     if isinstance(data, bytes):
         return pattern.search(data) is not None
+    # Steps overlap by more than the pattern matches, so that none is missed between them.
     steps = (data[max(low - _OVERLAP, 0) : low + _STEP] for low in range(0, len(data), _STEP))
     return any(pattern.search(step) for step in steps)
 
@@ -398,6 +409,7 @@ def _open_pipe(path: Path) -> int:
         except OSError as error:
             opened.append(error)
 
+    # Opening a pipe for reading blocks until it has a writer, and no time limit can be given.
     thread = threading.Thread(target=wait, daemon=True)
     thread.start()
     thread.join(PIPE_WAIT)
@@ -427,6 +439,7 @@ def temporary_folder() -> Iterator[Path]:
     Raises:
         OSError: there is no place for it.
     """
+    # A folder whose lock is free was left behind by a process that was killed.
     for abandoned in Path(gettempdir()).glob(f"{PREFIX}*"):
         with suppress(OSError), _locked(abandoned) as (locked, owner):
             if locked and owner == os.geteuid():

@@ -48,7 +48,9 @@ _BINARY = "is binary, neither text nor Parquet; give CSV, TSV, JSON Lines, Parqu
 # polars would unpack these by itself, without a limit.
 _ZLIB = (b"x\x01", b"x\x9c", b"x\xda")
 _STATED = re.compile(rb'(?:\xef\xbb\xbf)?"?(sep=[,;|\t])"?[ \t]*\r?\n')
-_ARCHIVE, _ARCHIVE_BYTES = re.compile(rb"\s*window\.YTD\.[\w.]+\s*=\s*(?=[\[{])"), 200
+_ARCHIVE = re.compile(rb"\s*window\.YTD\.[\w.]+\s*=\s*(?=[\[{])")
+_ARCHIVE_BYTES = 200
+"""The script that an archive of X begins with, and the first bytes in which it stands."""
 
 
 @dataclass(frozen=True)
@@ -142,7 +144,7 @@ class Content:
             DataError: damage, or more rows than memory has room for.
         """
         with answering(self.path):
-            names = list(self.schema() if columns is None else dict.fromkeys(columns))
+            names = list(self.schema() if columns is None else dict.fromkeys(columns))  # one column may have two roles
             scan = pl.scan_parquet(self.source)
             if self.part is not None:
                 return scan.select(names).slice(*self.part).collect()
@@ -187,6 +189,7 @@ class Content:
         Raises:
             DataError: at the first line that is not UTF-8 or cannot be CSV.
         """
+        # The reader counts lines, and a record may have several: it begins where the one before has ended.
         reader = csv.reader((line for _, line in self.lines()), delimiter=separator, strict=strict)
         csv.field_size_limit(max(csv.field_size_limit(), LONGEST_LINE))
         begins = self.first_line
@@ -255,7 +258,8 @@ def open_file(path: Path, *, in_pieces: bool = False, **opening: Unpack[Opening]
         DataError: a missing, empty, truncated or binary file, one that unpacks to too much, or a line over 8 MiB.
         SettingError: an unknown encoding.
     """
-    data, trained = _bytes(path, in_pieces=in_pieces), opening.get("schema", NO_SCHEMA)
+    data = _bytes(path, in_pieces=in_pieces)
+    trained = opening.get("schema", NO_SCHEMA)
     limit, advice = allowed(len(data), opening.get("max_unpacked"))
     kind = packing(data[:6])
     if kind is not None:
@@ -274,24 +278,29 @@ def open_file(path: Path, *, in_pieces: bool = False, **opening: Unpack[Opening]
         raise DataError(f"{path}: {_BINARY}")
     marked = any(data[: len(mark)] == mark for mark in MARKS)
     text, notes = decode(path, data, opening.get("encoding", ""), trained.encoding)
+    # From here on it is a text: each rule takes what programs put above its first line.
     first_line = 1
     if (separator_line := _STATED.match(text[:16])) is not None:
-        text, first_line = text[separator_line.end() :], 2
+        text = text[separator_line.end() :]
+        first_line = 2
         notes = (*notes, f"a first line {one_line(separator_line[1].decode())}, as Excel writes and reads, left out")
     if (archive := _ARCHIVE.match(text[:_ARCHIVE_BYTES])) is not None:
-        text, notes = text[archive.end() :], (*notes, "a file of an archive of X: the script before its JSON left out")
+        text = text[archive.end() :]
+        notes = (*notes, "a file of an archive of X: the script before its JSON left out")
     if ending(path) == ".csv" and (num_above := num_preamble_lines(_first_lines(text))):
         end = 0
         for _ in range(num_above):
             end = text.find(b"\n", end) + 1
-        text, first_line = text[end:], first_line + num_above
+        text = text[end:]
+        first_line += num_above
         lines = f"{num_above} lines above the header" if num_above > 1 else "a line above the header"
         notes = (*notes, f"{lines}, left out")
     halves = 0
     if _begins(text) in (b"{", b"["):
         text, halves = mend_halves(text[3:] if text[:3] == MARKS[0] else text)  # JSON knows no mark
         if (listed := json_lines_of(path, text)) is not None:
-            text, notes = listed[0], (*notes, listed[1])
+            text = listed[0]
+            notes = (*notes, listed[1])
     content = Content(path, text, (*notes, *mended(halves)), marked, first_line=first_line, trained=trained)
     _check_text(content)
     return content
@@ -303,6 +312,7 @@ def _bytes(path: Path, *, in_pieces: bool) -> bytes | FileBytes:
         if not is_regular(file) or not len(data):  # files of /proc say that they are empty
             return read_stream(path, file)
         head = data[:_HEAD]
+        # A document may be one line of any length; what is no text has no lines.
         document = _begins(head) == b"[" or _ARCHIVE.match(head[:_ARCHIVE_BYTES])
         if not (document or b"\0" in head or packing(head[:6]) or head[:4] in (*BINARY, b"PAR1")):
             _require_short_lines(path, data, (b"\n", b"\r"))  # before the file takes its size in memory

@@ -39,6 +39,7 @@ def frame_of(data: object) -> pl.DataFrame | None:
     """
     names = getattr(getattr(data, "index", None), "names", ()) if type(data).__module__.startswith("pandas") else ()
     if any(names):
+        # The index of a grouped frame holds sessions or users; an index without a name counts rows.
         data = data.reset_index()  # type: ignore[attr-defined]
     try:
         native: object = nw.from_native(data, pass_through=True)
@@ -74,6 +75,7 @@ def read_frame(frame: pl.DataFrame, read: Callable[[Path], Read]) -> Read:
 def _written(frame: pl.DataFrame) -> Iterator[Path]:
     with temporary_folder() as folder:
         path = folder / "frame.parquet"
+        # Parquet would keep the categories of polars in a form of its own.
         texts = [name for name, kind in frame.schema.items() if kind in (pl.Categorical, pl.Enum)]
         try:
             frame.with_columns(pl.col(texts).cast(pl.String)).write_parquet(path, compression="uncompressed")

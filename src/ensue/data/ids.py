@@ -191,6 +191,7 @@ class IdColumns:
             return column.cast(pl.String)
         if not column.dtype.is_float():
             return column
+        # Floats hold every whole number up to a limit; beyond it, the ids of the file are lost.
         limit = FIRST_INEXACT_FLOAT32 if column.dtype == pl.Float32 else MAX_EXACT
         numbers = column.cast(pl.Float64)
         numbers = numbers.set(~numbers.is_finite(), None)  # NaN is how a column of floats writes an empty cell
@@ -298,6 +299,7 @@ def whole_numbers(column: pl.Series) -> pl.Series:
     A column that also holds fractions is returned as it is.
     """
     texts = _distinct(column)
+    # Most columns have no such number, and are done after a look at their distinct texts.
     if not texts.str.contains(r"^-?\d+\.0+(?::\d+)?$").any():
         return column
     if texts.str.contains(_FRACTION).any():

@@ -76,6 +76,7 @@ def _kind_of(path: Path, stated: set[str], phrases: bool, opening: Opening) -> K
         return "texts"
     if "query" in stated:
         return "queries"
+    # Of a folder the first table is looked at: notes and pictures may lie beside it.
     files = files_in(path) if is_several(path) else [path]
     first = next((file for file in files if ending(file) in _LOGS), files[0])
     content = with_columns(open_file(first, in_pieces=True, **opening), encoding=opening.get("encoding", ""))
@@ -108,6 +109,7 @@ def _is_texts(content: Content) -> bool:
 def _kind_of_file_in(path: Path, content: Content) -> Kind:
     """Return what the files of a folder or a pattern hold, by one of them."""
     if is_json(content):
+        # Documents of any nesting become lines of their objects, as their reader sees them.
         samples = islice((json.dumps(post) for _, post in objects(content)), _SAMPLES)
         content = replace(content, data="\n".join(samples).encode("utf-8", "replace"), first_line=1)
     elif is_document(content) and recognise(content) is None and not _is_log(content.names()):
@@ -150,6 +152,7 @@ def is_plain(path: str | Path, **opening: Unpack[Opening]) -> bool:
         content = open_file(Path(path), **opening)
         if content.parquet or content.json or "\t" in content.head(1)[0]:
             return False
+        # A name that ends in .csv, or a first line that looks like names, says that there are columns.
         if ending(content.path) == ".csv" or has_unknown_header(content):
             return False
         return _as_texts(content) is None and not is_labelled(content.head())
@@ -178,7 +181,7 @@ def _as_texts(content: Content) -> Table | None:
     line = ",".join(re.sub(r'[",\n\r]', " ", name) for name in _names(content)) if has_names else content.head(1)[0]
     if not line.strip():
         return None
-    row = re.sub(r"[^\t,;|]+", "x", line)
+    row = re.sub(r"[^\t,;|]+", "x", line)  # a row of x below the names of a header
     is_document = content.json and not is_json_line(line)
     for probe in (content.data[:].decode("utf-8", "replace"),) if is_document else (line, f"{line}\n{row}"):
         try:

@@ -11,6 +11,7 @@ import polars as pl
 
 from ensue.forks import require_polars
 
+# Elements that begin a new line, and those that stand within one.
 _BLOCKS = """address article aside blockquote br dd div dl dt figcaption figure footer h1 h2 h3 h4 h5 h6 header hr li
 main nav ol p pre section table td th tr ul"""
 _INLINE = """a abbr audio b big body button cite code del em embed font form head html i iframe img input ins kbd
@@ -24,7 +25,7 @@ _UNCLOSED = frozenset(("br", "dd", "dt", "hr", "img", "input", "li", "link", "me
 
 
 def _names(elements: Iterable[str]) -> str:
-    return "|".join(sorted(elements, key=len, reverse=True))
+    return "|".join(sorted(elements, key=len, reverse=True))  # the first that matches wins: h1 before h
 
 
 _TAG = (
@@ -49,6 +50,7 @@ def strip_markup(texts: pl.Series) -> tuple[pl.Series, int]:
     if len(texts) <= _SMALL and not any("<" in text or "&" in text for text in texts.to_list() if text is not None):
         return texts, 0
     require_polars()
+    # Most texts have neither a tag nor an entity, and stay as they are; the others are parsed one by one.
     tagged = texts.str.contains(_TAG).fill_null(False)
     coded = texts.str.contains(_ENTITY).fill_null(False)
     rows = (tagged | coded).arg_true()
@@ -58,6 +60,7 @@ def strip_markup(texts: pl.Series) -> tuple[pl.Series, int]:
     plain = pl.Series(
         [_words(text) if tag else _decoded(text) for text, tag in zip(marked, tagged.gather(rows), strict=True)]
     )
+    # &lt;br&gt; is a tag once its entities are decoded.
     escaped = (~tagged.gather(rows) & plain.str.contains(_TAG)).arg_true()
     if len(escaped):
         plain = plain.scatter(escaped, pl.Series([_words(text) for text in plain.gather(escaped)]))
@@ -81,6 +84,7 @@ class _Stripper(HTMLParser):
         super().__init__(convert_charrefs=True)
         self.pieces: list[str] = []
         self.silent = 0
+        # Only what is closed somewhere is a tag: <i> in List<i> is not.
         self.closed = {name.lower() for name in _CLOSED.findall(text)} | _UNCLOSED
         self.feed(_AMPERSAND.sub("&amp;", text))
         self.close()

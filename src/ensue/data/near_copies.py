@@ -20,7 +20,8 @@ MIN_SIMILARITY = 0.7
 MIN_TITLE_SHARE = 0.8
 """Share of a headline's runs that a post must hold to be called a copy of it."""
 _RUN = 3
-_BANDS, _ROWS = 12, 3  # a pair at MIN_SIMILARITY is compared with probability 1 - (1 - 0.7^3)^12 = 0.994
+_BANDS = 12
+_ROWS = 3  # a pair at MIN_SIMILARITY is compared with probability 1 - (1 - 0.7^3)^12 = 0.994
 _WORDS = rf"[{UNSPACED}]|[\p{{L}}\p{{M}}\p{{N}}--{UNSPACED}]+"
 _REPOST = r"^\s*(?i:rt|mt|via)\s+@\S+:?\s*"
 _LEAST_WORDS = 4
@@ -62,6 +63,7 @@ def headline_copies(posts: pl.Series, titles: pl.Series) -> Index:
     matches = frame.filter(pl.col("text") < len(posts)).join(headlines, on="run", suffix="_title")
     shared = matches.group_by("text", "text_title").len().join(sizes, left_on="text_title", right_on="text")
     shared = shared.with_columns(share=pl.col("len") / pl.col("len_right")).filter(pl.col("share") >= MIN_TITLE_SHARE)
+    # The title of which most is held; of equal ones the first.
     best = shared.sort(["share", "text_title"], descending=[True, False]).unique(
         "text", keep="first", maintain_order=True
     )
@@ -99,6 +101,7 @@ def _near(texts: pl.Series) -> Index:
     for low in range(0, len(texts), _BLOCK):
         owners, runs, sizes = _runs(texts[low : low + _BLOCK], words)
         owners, runs = _distinct(owners, runs)
+        # Short texts have a run or two, and would be copies of too many others.
         counts = np.bincount(owners, minlength=len(sizes))
         long_rows = np.flatnonzero(sizes >= _LEAST_WORDS)
         offsets = offsets_of(counts)
@@ -173,7 +176,9 @@ def _runs(texts: pl.Series, words: pl.Series) -> tuple[Index, npt.NDArray[np.uin
     table = pl.DataFrame({"word": words, "code": np.arange(1, len(words) + 1, dtype=np.uint64)})
     codes = flat.to_frame().join(table, on="word", how="left", maintain_order="left")["code"].to_numpy()
     codes = scrambled(codes)
-    runs, last = codes, len(codes)
+    # A run's hash mixes in the next word, and the one after it, as long as they are of the same text.
+    runs = codes
+    last = len(codes)
     for step in range(1, _RUN):
         following = np.concatenate([codes[step:], np.zeros(min(step, last), np.uint64)])
         inside = np.arange(last) + step < np.cumsum(lengths)[owners] if last else np.zeros(0, bool)

@@ -173,6 +173,7 @@ def _read_trec(content: Content) -> tuple[pl.DataFrame, int]:
         )
     query, value = (whole_numbers(words.list.get(field)) for field in (0, 2))
     frame = pl.DataFrame({"query": query, "value": value, "score": score})
+    # As trec_eval sorts: by the score in 32 bits, and the last document id first where it is equal.
     frame = frame.with_columns(single=pl.col("score").cast(pl.Float32), given=pl.lit(None, pl.Int64))
     frame = frame.sort("query", "single", "value", descending=[False, True, True], maintain_order=True).drop("single")
     column = words.list.get(3).cast(pl.Float64, strict=False)
@@ -247,7 +248,7 @@ def _parse(location: str, text: str) -> _Line:
     if not isinstance(row, dict) or row.get("id") in (None, ""):
         raise DataError(f"{location}: has no id; expected {_JSON}")
     query = _id(location, row["id"])
-    if isinstance(row.get("place"), int):
+    if isinstance(row.get("place"), int):  # one event of a sequence
         query = f"{query}:{row['place']}"
     values = row.get("ranking")
     scores = row.get("scores")

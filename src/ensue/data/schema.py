@@ -46,6 +46,7 @@ class DataSchema:
 
     def to_dict(self) -> dict[str, object]:
         """Return what differs from the defaults, as JSON holds it."""
+        # Folders stay readable when a field with a default is added.
         values = {entry.name: getattr(self, entry.name) for entry in fields(self)}
         default = DataSchema()
         return {name: value for name, value in values.items() if value != getattr(default, name)}
@@ -57,6 +58,7 @@ class DataSchema:
         Raises:
             ValueError: a value of another type, as in a damaged folder.
         """
+        # A folder may be damaged or made by hand: every value must have the type of its field.
         number = (int, float)
         kinds: dict[str, type | tuple[type, ...]] = {"columns": dict, "gap": number, "day_first": bool, "sort": bool}
         columns = values.get("columns")
@@ -77,6 +79,7 @@ class DataSchema:
             names: the columns of the file.
             stated: role -> column.
         """
+        # A column that is stated in another role here is not looked for in its former one.
         return {
             role: name
             for role, name in self.columns.items()
@@ -133,15 +136,17 @@ class Roles:
             SettingError: one column in two roles.
         """
         require_columns(path, names, stated)
+        # Columns of the training data count as stated: a note says where they differ from those here.
         usual = trained.present(names, stated)
         stated = {**{role: name for role, name in usual.items() if role in self.known}, **stated}
-        columns, notes, free = {**paired, **stated}, list[str](), list(among) or names
+        columns = {**paired, **stated}
+        notes = list[str]()
+        candidates = list(among) or names
         for role, words in self.known.items():
-            fitting = [
-                name for word in words for name in free if self.plain(name) == word and name not in columns.values()
-            ]
+            free = [name for name in candidates if name not in columns.values()]
+            fitting = [name for word in words for name in free if self.plain(name) == word]
             if role not in columns and fitting:
-                columns[role] = fitting.pop(0)
+                columns[role] = fitting.pop(0)  # the surest; the others are named in a note
             if role in self.doubted and role not in stated:
                 notes += [
                     f"{role} is {quoted(columns[role])}; {quoted(name)} would fit too; choose with --columns"
@@ -311,6 +316,7 @@ class CheckFindings(Protocol):
 
 def counts_text(counts: Mapping[str, int]) -> str:
     """Return counts by name, the first ``MAX_COUNTS`` of them: ``good 200, bad 180``."""
+    # An empty label is shown as a dash.
     listed = [f"{name or '-'} {count:,}" for name, count in [*counts.items()][:MAX_COUNTS]]
     others_text = [f"and {len(counts) - MAX_COUNTS:,} more"] if len(counts) > MAX_COUNTS else []
     return ", ".join([*listed, *others_text])

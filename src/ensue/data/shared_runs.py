@@ -59,7 +59,8 @@ def _longest_shared(histories: Histories, min_users: int) -> Index:
     A run is shared only if both runs that are one event shorter are, so each pass looks at those alone (Agrawal &
     Srikant 1994).
     """
-    ids, owners = histories.ids.astype(np.int64), histories.sequence_index()
+    ids = histories.ids.astype(np.int64)
+    owners = histories.sequence_index()
     people = people_of(histories)[owners]
     num_ids, num_people = int(ids.max(initial=0)) + 1, int(people.max(initial=0)) + 1
     longest = np.zeros(len(ids), np.int64)
@@ -82,19 +83,20 @@ def _longest_shared(histories: Histories, min_users: int) -> Index:
 
 def _runs(longest: Index, offsets: Index) -> tuple[Index, Index]:
     """Return where each run begins and stops, given the length of the longest shared run that ends at each event."""
-    starts, stops = [], []
+    starts = []
+    stops = []
     begin = -1  # of the run that is open, -1 where none is
     first_events = set(offsets[:-1].tolist())
     for event, length in enumerate([*longest.tolist(), 0]):
         if begin >= 0 and event not in first_events and length > event - begin:
-            continue
+            continue  # the open run and this event are shared together
         if begin >= 0:
             starts.append(begin)
             stops.append(event)
         if not length:
             begin = -1
         elif length > 1 and begin >= 0 and event not in first_events:
-            begin = event - 1
+            begin = event - 1  # the step from the last event to this one is shared
         else:
             begin = event
     return np.array(starts, np.int64), np.array(stops, np.int64)

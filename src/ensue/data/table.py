@@ -116,7 +116,9 @@ class Table:
 
     def select(self, is_kept: pl.Series) -> Table:
         """The rows that a mask keeps."""
-        rows, originals = is_kept.arg_true(), self.originals
+        rows = is_kept.arg_true()
+        originals = self.originals
+        # Places and originals are looked up when they are needed, by the row of the whole table.
         return replace(
             self,
             frame=self.frame.filter(is_kept),
@@ -145,7 +147,7 @@ class Table:
     def without_empty(self) -> tuple[Table, int]:
         """The rows that hold anything, and how many do not."""
         if not len(self.frame) or not min(self.frame.null_count().row(0)):
-            return self, 0
+            return self, 0  # a column without a gap: no row is empty
         is_filled = ~self.frame.select(pl.all_horizontal(pl.all().is_null())).to_series()
         return (self, 0) if is_filled.all() else (self.select(is_filled), len(is_filled) - int(is_filled.sum()))
 
@@ -162,7 +164,8 @@ def read_together(contents: Sequence[Content], read: Callable[[Content], Table],
         DataError: a file that cannot be read, or that has other columns than the first.
     """
     tables = [read(content) for content in contents]
-    first, notes = tables[0], dict[str, None]()
+    first = tables[0]
+    notes = dict[str, None]()  # a set in order
     columns = [table.columns or {name: name for name in table.frame.columns} for table in tables]
     for content, table, names in zip(contents, tables, columns, strict=True):
         notes |= dict.fromkeys((*content.notes, *table.notes))
@@ -181,7 +184,7 @@ def read_together(contents: Sequence[Content], read: Callable[[Content], Table],
 
 def place_in_files(sizes: Sequence[int], places: Sequence[Where]) -> Where:
     """Return the place of a row of files, one below the other: of 3 and 2 rows, row 3 is row 0 of the second file."""
-    ends = np.cumsum(sizes)
+    ends = np.cumsum(sizes)  # of files with 3 and 2 rows, 3 5
 
     def where(row: int) -> str:
         file = int(np.searchsorted(ends, row, side="right"))
@@ -222,7 +225,7 @@ def read_table(content: Content, find: Callable[[Sequence[str]], Found]) -> Tabl
         return replace(table, frame=table.frame.cast(pl.String))
     if content.json:
         return read_json(content, find)
-    find(content.names())  # what it has to say goes before what the rows have
+    find(content.names())  # errors about columns come before those about rows
     delimited = Delimited.of(content)
     return replace(read_delimited(delimited, *find(delimited.names)), originals=delimited.whole)
 
@@ -249,6 +252,7 @@ def read_parquet(content: Content, find: Callable[[Sequence[str]], Found]) -> Ta
     schema = content.schema()
     columns, notes = find(list(schema))
     for role, name in columns.items():
+        # Durations get a message of their own from the reader of times.
         refused = (pl.Binary, pl.Object) if role == "time" else (pl.Binary, pl.Object, pl.Duration)
         if schema[name].is_nested() or schema[name] in refused:
             raise DataError(
@@ -287,10 +291,12 @@ def _with_rounded(content: Content, frame: pl.DataFrame) -> pl.DataFrame:
     The reader of JSON writes all the digits of such a float, as if they were known: ids that were rounded to it would
     look like others.
     """
+    # A search of the bytes is cheap: nearly no file holds such a number.
     if not contains(content.data, _ROUNDED):
         return frame
     lines = content.column_of_lines()
     lines = lines.filter(lines.str.contains(r"\S"))
+    # The text of the number, as in "id": 1.2346e+18, takes the place of its digits where a line has one.
     for name in frame.columns:
         written = lines.str.extract(rf'"{re.escape(name)}"\s*:\s*({_ROUNDED_NUMBER})\s*[,}}]')
         signed = written.str.replace(r"[eE]\+?", "e+")
@@ -324,6 +330,7 @@ def read_objects(
         # Python writes NaN and Infinity, which JSON does not know: they are nothing.
         objects = (json.loads(line, parse_constant=lambda _: None) for _, line in content.filled())
         plain = "\n".join(json.dumps(fields, ensure_ascii=False) for fields in objects)
+        # Every line is as required: what polars complained about may be such a number.
         with suppress(pl.exceptions.PolarsError):
             return pl.read_ndjson(plain.encode(), schema=schema)
         content.refuse(error)
@@ -388,6 +395,7 @@ def rows_of(originals: pl.DataFrame, users: Collection[str], column: str, path: 
     if originals.columns == [JSON]:
         objects = [json.loads(line) for line in originals[JSON]]
         paths = [column.split(".")] if column else [[name] for name in AUTHORS]
+        # The first field that holds a name in any object is that of all.
         lists = [[_field(fields, steps) for fields in objects] for steps in paths]
         names = next((values for values in lists if any(isinstance(name, str | int) for name in values)), None)
     else:
@@ -419,6 +427,7 @@ def extended(originals: pl.DataFrame, added: pl.DataFrame) -> pl.DataFrame:
     if originals.columns != [JSON]:
         names = _free(added.columns, set(originals.columns))
         return originals.hstack(added.rename(dict(zip(added.columns, names, strict=True))))
+    # Objects have fields of their own each: a name is taken where any of them has it.
     objects = [json.loads(line) for line in originals[JSON]]
     names = _free(added.columns, {name for fields in objects for name in fields})
     merged = (fields | dict(zip(names, row, strict=True)) for fields, row in zip(objects, added.rows(), strict=True))

@@ -30,6 +30,7 @@ def split_data(data: Data, test: float, seed: int = 0, by: str = "auto") -> tupl
     require_fraction(test, "test")
     require_text(by, "by")
     require_seed(seed)
+    # Texts and posts have no order that matters, and only query logs know who their users are.
     ways = ["time", "random"] if isinstance(data, Histories | Queries) else ["random"]
     ways += ["user"] * isinstance(data, Queries)
     if by not in ("auto", *ways):
@@ -53,6 +54,7 @@ def _split_at_random(data: Histories | Queries, test: float, seed: int, by: str)
         owners = data.people
     if len(owners) != len(data) or len(np.unique(owners)) < 2:
         raise DataError(f"by {by}: give data of at least two {by if by == 'user' else 'session'}s")
+    # Owners are drawn until theirs are as many sessions as wanted; one owner stays on either side.
     order = np.random.default_rng(seed).permutation(np.unique(owners))
     sizes = np.bincount(owners)[order].cumsum()
     num_test = min(max(int(np.searchsorted(sizes, test * len(data), side="right")), 1), len(order) - 1)
@@ -69,7 +71,7 @@ def to_frame(data: Data) -> pl.DataFrame:
     if isinstance(data, Histories | Queries):
         sessions = data if isinstance(data, Histories) else data.histories
         values = pl.Series("query" if isinstance(data, Queries) else "item", sessions.vocabulary.values)
-        rows = sessions.sequence_index()
+        rows = sessions.sequence_index()  # (events,) the session of each
         names = sessions.names if len(sessions.names) else pl.Series(range(len(sessions)))
         frame = pl.DataFrame([names.gather(rows).alias("session"), values.gather(sessions.ids - FIRST)])
         users = data.people if isinstance(data, Queries) else sessions.ids[:0]

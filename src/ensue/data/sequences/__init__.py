@@ -19,7 +19,8 @@ from ensue.data.sequences.sources import Source, files_of, keeps_sequences, pack
 from ensue.data.table import ReadOptions
 from ensue.errors import SettingError
 
-LARGE_ROWS, LARGE_BYTES = 20_000_000, 10**9
+LARGE_ROWS = 20_000_000
+LARGE_BYTES = 10**9
 """A log of more rows of Parquet, or more bytes of text, is prepared first: held whole, it would take 3 to 5 GB."""
 PACKED = 6
 """Number of times its size a packed log comes to, about."""
@@ -75,6 +76,7 @@ def read(
         _require_plain(source, options, sort or not options.schema.sort, gap)
         return read_prepared(source)
     gap = options.schema.gap if gap is None else gap
+    # Heads of several files, and of a large one, say whether all of it fits into memory.
     sources = sources_of(files_of(source), options) if is_several(source) else _large_file(source, options)
     if sources and _is_large(sources):
         return _through_a_folder(source, options, sort, gap)
@@ -85,6 +87,7 @@ def read(
 
 def _large_file(path: Path, options: ReadOptions) -> list[Source]:
     """A plain file with one event a row that may be large; otherwise none, and nothing of it is read."""
+    # Most files are small: their size alone says so, and nothing is opened.
     try:
         size = path.stat().st_size
         if size < min(LARGE_ROWS, LARGE_BYTES):

@@ -123,7 +123,7 @@ class Batches:
         while (note := self._path(".json")).exists():
             state = _STATE.validate_json(note.read_bytes())
             if _checksum(self._path(".parquet")) != state.crc32:
-                return
+                return  # killed while the rows were written
             self.files.append((self._path(".parquet"), self.state.rows))
             self.state = state
 
@@ -141,6 +141,7 @@ class Batches:
             table = self.ids.normalise(table, self._from_the_start)
             if len(table.frame):
                 frames.append(self._events(table))
+            # A batch ends with a piece: reading resumes at the next one.
             self.state.cursor = cursor
             if sum(map(len, frames)) >= ROWS:
                 self._write(frames)
@@ -154,6 +155,7 @@ class Batches:
         """Append the batches of another, which has read the files that follow."""
         state = self.state
         later = other.state
+        # Rows are numbered through all shares, in their order.
         self.files += [(path, state.rows + num_before) for path, num_before in other.files]
         state.rows += later.rows
         state.empty += later.empty
@@ -175,6 +177,7 @@ class Batches:
                     table, num_empty = read_rows(piece, self.options, source.layout).without_empty()
                     self.state.empty += num_empty
                     self.state.add_notes(*content.notes, *table.notes)
+                    # Pieces of one file count as one file with events.
                     if len(table.frame) and number != self.state.latest:
                         self.state.filled += 1
                         self.state.latest = number
@@ -277,6 +280,7 @@ def _whole_records(content: Content, low: int, size: int, *, quotes: bool) -> by
             is_growing = isinstance(content.data, FileBytes) and content.data.has_grown()
             return chunk[: chunk.rfind(b"\n") + 1] if is_growing else chunk
         end = chunk.rfind(b"\n") + 1
+        # Line by line from the end, until the quotes above come in pairs.
         odd = quotes and chunk.count(b'"', 0, end) % 2
         while odd and end:
             line_start = chunk.rfind(b"\n", 0, end - 1) + 1
@@ -390,6 +394,7 @@ def find_shares(place: Path, plan: Mapping[str, object]) -> list[Path]:
     Raises:
         DataError: one is missing, stands there twice, or is of other files or options.
     """
+    # Every share is checked, whatever its number: a stray one would be read by nobody.
     manifests = {path: _manifest(path) for path in sorted(_shares(place).glob("*-of-*")) if path.is_dir()}
     if not manifests:
         raise DataError(f"{_shares(place)}: holds no share; prepare each with --share 1/N, 2/N, … first")
@@ -431,6 +436,7 @@ def _require_same(folder: Path, former: Mapping[str, object], plan: Mapping[str,
                 f"{folder}: was prepared with {name} {former.get(name)}, and here it is {value}; give all shares the "
                 f"same options, or {_PREPARE_ANEW}"
             )
+    # Each machine may have the files in another folder, copied at another time.
     lists = (cast(list[tuple[str, int, int]], read["files"]) for read in (former, plan))
     stored, new = ([f"{Path(path).name} of {size:,} bytes" for path, size, _ in files] for files in lists)
     for file, other in zip_longest(stored, new, fillvalue="no file"):

@@ -77,14 +77,17 @@ def find_columns(
         if role not in columns and fitting:
             columns[role] = fitting[0]
 
+    # Each column is looked for among those that are left: a user is the session of items, and the item of a story.
     items = _ITEMS + _PRODUCTS
     fill("session", _SESSIONS + _STORIES + (_USERS + _PAGES if _named(names, items) else _PAGES + _USERS))
     if not stated:
         _require_one_meaning(path, names, columns)
     story = columns.get("session") in _named(names, _STORIES + _PAGES)
+    # Whoever visits pages in a session is no item of it; in a sequence of another kind a user may be one.
     visit = _plain(columns.get("session", "")) in _SESSIONS[:2]
     fill("item", _USERS + items if story else items + _PAGES + (() if visit else _USERS))
     fill("time", TIME_NAMES)
+    # Of a song, its artist and its album, any may be the item.
     products = [name for name in names if _plain(name) in _PRODUCTS]
     if "item" not in stated and columns.get("item") in products and len(products) > 1:
         choices = " or ".join(f"item={name}" for name in products)
@@ -149,6 +152,7 @@ def is_ratings(names: Sequence[str]) -> bool:
 def _asked(role: str, names: Sequence[str], columns: Mapping[str, str]) -> str:
     """The column of a role for a message: the one that is known, or that a published log has; else a gap to fill."""
     plain = {_plain(name): name for name in names}
+    # A published log whose columns are all there says which of them holds its items.
     published = next((plain[word] for log, word in _LOG_ITEMS.items() if log <= plain.keys()), "…")
     column = columns.get(role, published if role == "item" else "…")
     # Without an item, a user may be what a sequence is made of.
@@ -161,9 +165,11 @@ def _require_one_meaning(path: Path, names: Sequence[str], columns: Mapping[str,
     Raises:
         DataError: with both readings.
     """
-    pages, users = _named(names, _PAGES), _named(names, _USERS)
+    pages = _named(names, _PAGES)
+    users = _named(names, _USERS)
     if columns.get("session") in pages and users:
-        page, user = pages[0], users[0]
+        page = pages[0]
+        user = users[0]
         raise DataError(
             f"{path}: {quoted(user)} may open {quoted(page)}, or pass it on; name what is meant with --columns: "
             f"session={user},item={page} for the page that a user opens next, session={page},item={user} for the "
@@ -194,7 +200,8 @@ def is_typed(names: Sequence[str], where: str) -> bool:
 
 def _within(names: Sequence[str], columns: Mapping[str, str]) -> tuple[str, str] | None:
     """Diginetica's day and its milliseconds within the session."""
-    days, offsets = _named(names, ("eventdate",)), _named(names, ("timeframe",))
+    days = _named(names, ("eventdate",))
+    offsets = _named(names, ("timeframe",))
     used = {columns["session"], columns["item"]}
     session = _plain(columns["session"]) in _SESSIONS and not {*days, *offsets} & used
     return (days[0], offsets[0]) if days and offsets and session else None

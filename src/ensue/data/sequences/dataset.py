@@ -76,7 +76,8 @@ def histories_of(
     if not len(table.frame):
         raise DataError(f"{path}: no event is left after cleaning: {'; '.join(table.warnings)}")
     require_filled(table)
-    items, times = table.frame["item"], times_of(table)
+    items = table.frame["item"]
+    times = times_of(table)
     if items.dtype != pl.Categorical:
         items = items.cast(pl.String).cast(pl.Categorical)
     order, lengths, names = _session_order(table)
@@ -91,6 +92,7 @@ def histories_of(
     columns = table.columns
     clock = None if times is None else read_clock(times, layout, where, options.times)
     require_times(path, gap, timed=clock is not None)
+    # Items are numbered in order of first arrival, after the ids for padding and unknown items.
     distinct, index = distinct_texts(items)
     ids = (index + FIRST).astype(np.int32)
     histories = Histories(ids, offsets_of(lengths), Vocabulary(distinct), names=names)
@@ -105,6 +107,7 @@ def histories_of(
         if num_prefixes := num_rows - len(histories):
             left_out = f"{num_prefixes:,} of {plural(num_rows, 'row')} left out"
             notes += (f"{left_out}: they are prefixes of a longer row of the same session",)
+    # A stated session is what is meant, also where it is a column of users.
     users = is_user_log(columns) and "session" not in options.columns and clock is not None and clock.format.absolute
     minutes = pause_of(gap, layout, users=users)
     sessions = cut(histories, minutes) if minutes else histories
@@ -208,7 +211,8 @@ def _session_order(table: Table) -> tuple[Index | None, Index, pl.Series]:
     Args:
         table: events, with their sessions in a column ``session``.
     """
-    sessions, names = table.frame["session"], table.names
+    sessions = table.frame["session"]
+    names = table.names
     runs = sessions.rle().struct.unnest()
     if names is not None:  # a row of the file is a session: its events are one run
         return None, runs["len"].to_numpy().astype(np.int64), names.gather(runs["value"]) if len(names) else names
@@ -216,6 +220,7 @@ def _session_order(table: Table) -> tuple[Index | None, Index, pl.Series]:
     is_run = 2 * len(runs) < len(sessions) and (runs["value"].is_sorted() or runs["value"].n_unique() == len(runs))
     if is_run:
         return None, runs["len"].to_numpy().astype(np.int64), runs["value"].cast(pl.String)
+    # (sessions,) lists of rows, in order of first arrival: a b a gives [0, 2] and [1].
     rows = pl.DataFrame({"session": sessions}).with_row_index("row").group_by("session", maintain_order=True).agg("row")
     order = rows["row"].explode().to_numpy().astype(np.int64)
     is_together = bool((order[1:] > order[:-1]).all())
@@ -236,7 +241,7 @@ def in_order(histories: Histories, given: pl.Series, where: Where, sort: bool) -
         DataError: they may not, and a time comes before the one above it.
     """
     times = histories.times
-    late = (times[1:] < times[:-1]) & histories.is_followed()
+    late = (times[1:] < times[:-1]) & histories.is_followed()  # late[0] compares the events 0 and 1
     if not late.any():
         return histories, 0
     first = int(np.argmax(late)) + 1

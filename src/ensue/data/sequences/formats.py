@@ -278,6 +278,7 @@ def _is_forest(head: Sequence[str]) -> bool:
 def _is_cyan(head: Sequence[str]) -> bool:
     """Return whether most lines are ``id,user,time,user,time,…``, and not all are of one width."""
     fields = [line.strip().split(",") for line in head]
+    # An id, and then pairs: an odd number of fields, of which every second one from the third on is a time.
     fitting = [len(row) % 2 == 1 and len(row) > 2 and all(map(is_number, row[2::2])) for row in fields]
     varied = len(set(map(len, fields))) > 1 or (len(fields) == 1 and len(fields[0]) > 3)
     return fitting[0] and sum(fitting) > len(fields) / 2 and varied
@@ -355,6 +356,7 @@ def read_sessions(content: Content) -> Table:
     """
     values, numbers, notes = _id_lines(content)
     lengths = values.list.len()
+    # Lines of one width may be the rows of a table without a header: a note says how they were read.
     width = lengths[0]
     if len(lengths) > 2 and width > 1 and bool((lengths == width).all()):
         notes = (*notes, f"every line has {width} ids and is read as a session; if they are columns, add a header")
@@ -371,6 +373,7 @@ def read_user_lines(content: Content) -> Table:
     """
     words, numbers, notes = _id_lines(content)
     frame = pl.DataFrame({"user": words.list.first(), "items": words.list.slice(1), "line": numbers})
+    # One row per item: "u a b" gives u a and u b, both with the number of the line.
     rows = frame.filter(pl.col("items").list.len() > 0).explode("items")
     if not len(rows):
         raise DataError(f"{content.path}: no line has an item after its user")
@@ -408,6 +411,7 @@ def read_listed_events(content: Content) -> Table:
     """
     samples = sample_objects(content)
     listed = _event_field(samples[0]) or ""
+    # Fields of the object, and those of the events in its list: the session must be of the first, the item of these.
     outer = [name for name in names_of(samples) if not isinstance(samples[0].get(name), list | dict)]
     inner = names_of(event for sample in samples for event in _objects(sample.get(listed)))
     columns, notes = find_columns(content.path, [*outer, *(name for name in inner if name not in outer)], {})
@@ -483,6 +487,7 @@ def read_histories(content: Content) -> Table:
         DataError: a line that is no history, or times in some lines only.
     """
     _, numbers, notes = content.filled_lines()
+    # The first lines are checked one by one, so that a wrong field is named; polars checks the types of all.
     for number, line in zip(numbers, content.head(), strict=False):
         _require_history(line, f"{content.path}, line {number}")
     frame = read_objects(content, _HISTORY, _require_history)
@@ -505,6 +510,7 @@ def read_parquet_lists(content: Content) -> Table:
         DataError: lists of anything but texts and numbers.
     """
     schema = content.schema()
+    # Ids are single values, values and times are lists of them.
     for name in _HISTORY.keys() & schema.keys():
         column_type = schema[name]
         inner = pl.Series(dtype=column_type).explode().dtype if isinstance(column_type, pl.List) else column_type

@@ -95,6 +95,7 @@ def prepare(
     name = data[0] if len(data) == 1 else Path(f"{data[0]} and {len(data) - 1} more")
     target = output.resolve()
     with _work(target) as work:
+        # A file with a sequence in each row is read whole: such files are small.
         if len(files) == 1 and not (merge or is_several(data[0])) and keeps_sequences(files[0], options):
             _start(work, {})
             outcome = _copy(files[0], options, work / "whole", sort, gap)
@@ -201,6 +202,7 @@ def _sort(shown: Path, batches: Batches, work: Path, progress: Progress) -> None
         raise DataError("; ".join([none, *batches.ids.warnings]))
     import duckdb  # an extra
 
+    # The number of a row in the whole log keeps the order of events within a session.
     events = " UNION ALL ".join(
         f"SELECT *, file_row_number + {num_before} AS row FROM read_parquet({_literal(path)}, file_row_number = true)"
         for path, num_before in batches.files
@@ -295,12 +297,14 @@ def _windows(folder: Path) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
     """Yield the events and the sessions of each window."""
     ends = pl.read_parquet(folder / "sessions", columns=["length"])["length"].cum_sum().to_numpy()
     events, sessions = pl.scan_parquet(folder / "events"), pl.scan_parquet(folder / "sessions")
+    # A window ends with the last session that begins and ends within WINDOW events, or holds one longer session.
     low = first = 0
     while low < len(ends):
         high = max(low + 1, int(np.searchsorted(ends, first + WINDOW, side="right")))
         end = int(ends[high - 1])
         yield events.slice(first, end - first).collect(), sessions.slice(low, high - low).collect()
-        low, first = high, end
+        low = high
+        first = end
 
 
 def _place(name: Path, histories: Histories, event: int) -> str:
@@ -329,7 +333,7 @@ def _plan(sources: Sequence[Source], options: ReadOptions, sort: bool, gap: floa
 def _guess(source: Source, options: ReadOptions) -> int:
     """About how many rows a file of text has, by its first lines."""
     content = options.open(source.path, in_pieces=True)
-    head = content.data[:_PROBE]
+    head = content.data[:_PROBE]  # its lines per byte are those of the file
     return len(content.data) * head.count(b"\n") // len(head) + 1
 
 
@@ -369,7 +373,9 @@ def _work(target: Path) -> Iterator[Path]:
 
 def _start(work: Path, plan: dict[str, object]) -> bool:
     """Return whether a folder holds batches of this plan; otherwise empty it and write the plan."""
-    note, text = work / "plan.json", json.dumps(plan, indent=1)
+    note = work / "plan.json"
+    text = json.dumps(plan, indent=1)
+    # Batches of the same plan stay; what was made from them is made again.
     for name in ("whole", "sorted"):
         shutil.rmtree(work / name, ignore_errors=True)
     is_resumed = note.exists() and note.read_text(encoding="utf-8") == text

@@ -74,6 +74,7 @@ class Writer:
         """Append histories; their ids are final."""
         self._put("ids", histories.ids)
         self._put("times", histories.times)
+        # Offsets of a piece count from its first event: 0 2 5 after 7 events gives 9 12.
         self._put("offsets", histories.offsets[1:] + self.events)
         if len(histories.names):
             pl.DataFrame({"name": histories.names.alias("name")}).write_ipc(
@@ -92,6 +93,7 @@ class Writer:
             read: the files and how they were read, for the manifest.
         """
         pl.DataFrame({"value": values.alias("value")}).write_ipc(self.folder / "values", compat_level=_PLAIN)
+        # Names come in pieces, for no file of Arrow can be appended to: they become one file.
         name_files = sorted(self.folder.glob("names-*"))
         if len(name_files) == 1:
             name_files[0].rename(self.folder / "names")
@@ -114,6 +116,7 @@ class Writer:
             "read": read,
             "files": files,
         }
+        # A folder without a manifest is none: nothing may be missing once it is there.
         (self.folder / MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
         for path in self.folder.iterdir():
             flush(path)
@@ -134,6 +137,7 @@ def read_prepared(path: Path) -> tuple[Histories, SequencesReport]:
     manifest = _manifest(path)
     try:
         report = manifest["report"]
+        # JSON has lists where the report has tuples, and the folder may have been moved.
         report |= {"path": str(path), **{name: tuple(report[name]) for name in ("notes", "warnings")}}
         understood = SequencesReport(**report)
         for name, entry in manifest["files"].items():
@@ -170,12 +174,13 @@ def _manifest(path: Path) -> dict[str, Any]:
 def _mapped(path: Path, kind: np.dtype[np.generic]) -> npt.NDArray[Any]:
     """A column of a file; who writes into it writes into a copy of the page, never into the file."""
     if not path.stat().st_size:
-        return np.empty(0, kind)
+        return np.empty(0, kind)  # no empty file can be mapped
     return np.asarray(np.memmap(path, kind, "c"))
 
 
 def flush(path: Path) -> None:
     """See to it that a file or the names in a folder are on the disk."""
+    # A folder has no Python file, but a descriptor.
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -77,6 +77,7 @@ def sources_of(files: Sequence[Path], options: ReadOptions) -> list[Source]:
         DataError: a file that cannot be read, keeps a sequence a row, or differs from the first in its kind or in the
             columns that are read.
     """
+    # Heads are compared before any file is read: a log of hours is refused at once.
     sources = [_source(path, options) for path in files]
     first = sources[0]
     for other in sources[1:]:
@@ -102,6 +103,7 @@ def _source(path: Path, options: ReadOptions) -> Source:
         )
     columns, _ = find_roles(content, options, layout.name)
     schema = content.schema() if content.parquet else {}
+    # Only Parquet has types; ids of more than 64 bits are texts for DuckDB.
     wide = (pl.UInt64, pl.Int128, pl.UInt128)
     whole_numbers = frozenset(
         role for role, name in columns.items() if schema and schema[name].is_integer() and schema[name] not in wide
@@ -115,7 +117,9 @@ def rows_together(path: Path, sources: Sequence[Source], options: ReadOptions) -
     Raises:
         DataError: the first row that does not fit, times of two kinds, or no event in any file.
     """
-    tables, notes, ids = list[Table](), dict[str, None](), id_columns(options)
+    tables = list[Table]()
+    notes = dict[str, None]()  # a set in order
+    ids = id_columns(options)
     empty = rowless = 0
     types = Counter[str]()
     for source in sources:
@@ -125,10 +129,12 @@ def rows_together(path: Path, sources: Sequence[Source], options: ReadOptions) -
         empty += without
         rowless += not len(table.frame)
         notes |= dict.fromkeys((*content.notes, *table.notes))
+        # Each file's ids become whole numbers or texts, which can stand in one column.
         tables += [ids.plain(table)] if len(table.frame) else []
     require_event_types(path, types, options)
     if not tables:
         raise DataError(f"{path}: none of {plural(len(sources), 'file')} holds an event")
+    # Numbers and dates cannot be told apart once they are texts in one column.
     kinds = [time_kind(table) for table in tables]
     for table, kind in zip(tables, kinds, strict=True):
         require_kind(kind, kinds[0], table.where(0), tables[0].where(0))
@@ -166,7 +172,7 @@ def require_kind(kind: str, first: str, where: str, begin: str) -> None:
 
 def _texts(frame: pl.DataFrame) -> pl.DataFrame:
     """Sequences and values as texts, so that files that keep them as numbers and as texts go together."""
-    texts = [name for name in ("session", "item") if frame[name].dtype != pl.Categorical]
+    texts = [name for name in ("session", "item") if frame[name].dtype != pl.Categorical]  # categories are texts
     return frame.with_columns(pl.col(texts).cast(pl.String))
 
 

@@ -112,6 +112,7 @@ def _kinds(frame: pl.DataFrame, roles: Mapping[str, str]) -> list[str]:
     """Warn of columns that say of which kind each event is: events of every kind are read alike."""
     lines = []
     for name in kind_columns(frame.columns):
+        # Two to ten types are kinds of events; one says nothing, and more are categories of items.
         kinds = frame[name].drop_nulls().value_counts(sort=True)
         if name in roles.values() or not 2 <= len(kinds) <= _MAX_KINDS:
             continue
@@ -129,6 +130,7 @@ def _shared_sessions(frame: pl.DataFrame, roles: Mapping[str, str]) -> list[str]
     if not users or not is_person(roles):
         return []
     session, user = roles["session"], users[0]
+    # (sessions,) number of users of each.
     counts = frame.drop_nulls([session, user]).group_by(session).agg(pl.col(user).n_unique())[user]
     num_shared = int((counts > 1).sum())
     if not num_shared:
@@ -160,7 +162,8 @@ def _whole(content: Content) -> pl.DataFrame | None:
 
 
 def _told(frame: pl.DataFrame, roles: Mapping[str, str]) -> list[str]:
-    sequence, value = roles["session"], roles["item"]
+    sequence = roles["session"]
+    value = roles["item"]
     if "time" in roles:
         times = frame[roles["time"]].cast(pl.Float64, strict=False)
         frame = frame.sort(times if not times.null_count() else frame[roles["time"]], maintain_order=True)
@@ -170,6 +173,7 @@ def _told(frame: pl.DataFrame, roles: Mapping[str, str]) -> list[str]:
     rows = frame.with_columns(pl.col(value).shift(-1).over(sequence).alias(_NEXT)).drop_nulls(_NEXT)
     if len(rows) < _MIN_ROWS:
         return []
+    # What the item itself tells is the measure: an item may be followed by the same one nearly always.
     base = _known(rows, value)
     lines = []
     for name in names:
@@ -186,6 +190,7 @@ def _told(frame: pl.DataFrame, roles: Mapping[str, str]) -> list[str]:
 
 def _known(rows: pl.DataFrame, name: str) -> float:
     """Share of the rows whose next value is the commonest of those with the same entry, and not the only one."""
+    # How often the commonest next item of each entry follows it; entries that occur once would tell everything.
     counts = rows.drop_nulls(name).group_by(name, _NEXT).len("count").group_by(name).agg(pl.col("count").max())
     hits = counts.filter(pl.col("count") > 1)["count"].sum()
     return float(hits) / len(rows)
@@ -207,6 +212,7 @@ def hardly_known(histories: Histories, vocabulary: Vocabulary, owner: str) -> st
         owner: who knows them, such as ``the model``.
     """
     values = histories.vocabulary.values
+    # (ids,) in the numbers of this file; neither padding nor an unknown item is known.
     is_known = np.concatenate([np.zeros(FIRST, np.bool_), vocabulary.ids(values) >= FIRST])
     count = int(is_known[histories.ids].sum())
     if not len(vocabulary.values) or count >= MIN_KNOWN * len(histories.ids):

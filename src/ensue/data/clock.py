@@ -16,7 +16,16 @@ from itertools import pairwise
 import numpy as np
 import polars as pl
 
-from ensue.data.dates import ParsedTimes, Where, has_year_last, parse_dates, telling_date
+from ensue.data.dates import (
+    CALENDARS,
+    ParsedTimes,
+    Where,
+    calendar_seconds,
+    fits_calendar,
+    has_year_last,
+    parse_dates,
+    telling_date,
+)
 from ensue.data.histories import Index, Times
 from ensue.errors import DataError
 from ensue.lines import one_line, part_of, quoted
@@ -43,8 +52,6 @@ MILLISECONDS = 1e11
 """Numbers from 1973 on: seconds since 1970 up to the year 5138, milliseconds from there on, and so on by 1,000."""
 BANDS = ("", "s", "ms", "us", "ns")
 """Units that a number may look like; the first is for those too small for any since 1970."""
-CALENDARS = {"%Y%m%d": 8, "%Y%m%d%H%M": 12, "%Y%m%d%H%M%S": 14}
-"""Dates written as one number, and how many digits it has."""
 YEAR = 365.25 * 86_400
 """Seconds."""
 _YEARS = 2**16
@@ -195,7 +202,7 @@ class TimeSummary:
             _buckets(numbers, bool(parsed.words), column, where),
             is_whole,
             parsed.zoned,
-            tuple(name for name in CALENDARS if is_whole and _fits(numbers, name)),
+            tuple(name for name in CALENDARS if is_whole and fits_calendar(numbers, name)),
         )
         self.merge(piece)
         return numbers
@@ -296,36 +303,12 @@ def read_clock(column: pl.Series, layout: str, where: Where, options: TimeOption
 def in_seconds(times: Times, scale: str) -> Times:
     """Convert times of a unit, or of a calendar, to seconds; those of dates are in seconds."""
     if scale in CALENDARS:
-        return _calendar_seconds(times, scale)
+        return calendar_seconds(times, scale)
     if scale == "days":
         return np.round((times - _EXCEL_1970) * 86_400, 3)  # Excel keeps milliseconds
     if scale == "ns":
         return np.round(times / 1e3) / 1e6  # whole microseconds, which 64 bits hold exactly
     return times / {"ms": 1e3, "us": 1e6}.get(scale, 1.0) * (3600.0 if scale == "h" else 1.0)
-
-
-def _calendar_seconds(numbers: Times, calendar: str) -> Times:
-    """Return seconds since 1970 of numbers such as 20231114; NaN of what is no date from 1900 to 2100."""
-    remaining = numbers.astype(np.int64) * 10 ** (14 - CALENDARS[calendar])
-    # 20231114221320 is cut from its end: 20 seconds, 13 minutes, 22 hours, day 14, month 11, and the year is left.
-    fields = []
-    for _ in range(5):
-        fields.append(remaining % 100)
-        remaining = remaining // 100
-    second, minute, hour, day, month = fields
-    is_date = (remaining >= 1900) & (remaining <= 2100) & (month >= 1) & (month <= 12) & (day >= 1) & (day <= 31)
-    is_valid = is_date & (hour < 24) & (minute < 60) & (second < 60)
-    months = ((remaining - 1970) * 12 + month - 1).astype("datetime64[M]")
-    days = months.astype("datetime64[D]").astype(np.int64) + day - 1
-    return np.where(is_valid, days * 86_400.0 + hour * 3_600 + minute * 60 + second, np.nan)
-
-
-def _fits(numbers: Times, calendar: str) -> bool:
-    """Return whether all numbers are dates of a calendar such as ``%Y%m%d``."""
-    digits = CALENDARS[calendar]
-    if not len(numbers) or numbers.min() < 10.0 ** (digits - 1) or numbers.max() >= 10.0**digits:
-        return False
-    return not np.isnan(_calendar_seconds(numbers, calendar)).any()
 
 
 def _buckets(numbers: Times, is_dated: bool, column: pl.Series, where: Where) -> dict[str, Bucket]:

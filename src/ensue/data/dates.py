@@ -19,6 +19,8 @@ from ensue.errors import DataError
 from ensue.lines import quoted
 
 Where = Callable[[int], str]
+CALENDARS = {"%Y%m%d": 8, "%Y%m%d%H%M": 12, "%Y%m%d%H%M%S": 14}
+"""Dates written as one number, and how many digits it has."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,30 @@ _SHAPES = (
     # Wed Aug 27 13:08:45 +0000 2008
     rf"^{_WEEKDAY}{_MONTH} +(?P<day>\d{{1,2}}) {_CLOCK}{_ZONE} (?P<year>\d{{4}})$",
 )
+
+
+def calendar_seconds(numbers: Times, calendar: str) -> Times:
+    """Return seconds since 1970 of numbers such as 20231114; NaN of what is no date from 1900 to 2100."""
+    remaining = numbers.astype(np.int64) * 10 ** (14 - CALENDARS[calendar])
+    # 20231114221320 is cut from its end: 20 seconds, 13 minutes, 22 hours, day 14, month 11, and the year is left.
+    fields = []
+    for _ in range(5):
+        fields.append(remaining % 100)
+        remaining = remaining // 100
+    second, minute, hour, day, month = fields
+    is_date = (remaining >= 1900) & (remaining <= 2100) & (month >= 1) & (month <= 12) & (day >= 1) & (day <= 31)
+    is_valid = is_date & (hour < 24) & (minute < 60) & (second < 60)
+    months = ((remaining - 1970) * 12 + month - 1).astype("datetime64[M]")
+    days = months.astype("datetime64[D]").astype(np.int64) + day - 1
+    return np.where(is_valid, days * 86_400.0 + hour * 3_600 + minute * 60 + second, np.nan)
+
+
+def fits_calendar(numbers: Times, calendar: str) -> bool:
+    """Return whether all numbers are dates of a calendar such as ``%Y%m%d``."""
+    digits = CALENDARS[calendar]
+    if not len(numbers) or numbers.min() < 10.0 ** (digits - 1) or numbers.max() >= 10.0**digits:
+        return False
+    return not np.isnan(calendar_seconds(numbers, calendar)).any()
 
 
 def telling_date(texts: pl.Series) -> str | None:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from ensue import DataError, SettingError
@@ -133,6 +134,21 @@ def test_ratings_of_a_user_are_one_sequence_unless_cut(tmp_path: Path) -> None:
     note = "each user is one session, as is usual for ratings and check-ins; cut it into sessions with --session-gap 30"
     assert note in read(path)[1].notes
     assert len(read(path, gap=30)[0]) == 4
+
+
+def test_reviews_of_a_user_are_one_sequence_in_every_file_format(tmp_path: Path) -> None:
+    """Reviews of Amazon as JSON Lines, and the same columns as CSV and Parquet."""
+    names = ("reviewerID", "asin", "overall", "unixReviewTime")
+    frame = pl.DataFrame([(user, item, float(stars), time) for user, item, stars, time in REVIEWS], names, orient="row")
+    frame.write_csv(tmp_path / "reviews.csv")
+    frame.write_ndjson(tmp_path / "reviews.json")
+    frame.write_parquet(tmp_path / "reviews.parquet")
+    for path in sorted(tmp_path.iterdir()):
+        histories, report = read(path)
+        assert report.layout == "ratings", path
+        assert {record.id: record.values for record in histories.records()} == {
+            user: items[::-1] for user, items in USERS.items()
+        }
 
 
 SONGS = lines(

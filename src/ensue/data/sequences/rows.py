@@ -200,13 +200,20 @@ def read_rows(content: Content, options: ReadOptions, layout: str) -> Table:
     Raises:
         DataError: the first row that does not fit.
     """
-    find = partial(find_columns, content.path, stated=options.columns, trained=content.trained, events=options.events)
+    header: list[str] = []
+
+    def find(names: Sequence[str]) -> Found:
+        header[:] = names
+        return find_columns(content.path, names, stated=options.columns, trained=content.trained, events=options.events)
+
     if layout == "parquet":
         table = read_parquet(content, find)
     elif layout == "jsonl events":
         table = replace(read_json(content, find, refused=(list, dict, bool)), layout=layout)
     else:
         table = _read_delimited(content, options, find)
+    if table.layout in ("parquet", "jsonl events") and is_user_log(table.columns) and is_ratings(header):
+        table = replace(table, layout="ratings")
     return select_event_types(table, options.event_types)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import shutil
 from pathlib import Path
@@ -10,17 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from rich.console import Console
 
-from ensue import Choice, Deletion, Text, TextAnswer
-from ensue.cli import display, results, tasks
-from ensue.cli.tasks import classify as commands
-from ensue.evaluation.bootstrap import PairedTest
-from ensue.evaluation.classify import METRICS
-from ensue.evaluation.result import Result, Row
-from ensue.tasks.classify import catalogue as classify
-from ensue.tasks.classify.predictor import ClassifyPredictor
-from tests.cli.conftest import Ensue, Logs, Ran, run
+from ensue import TextClassifier
+from tests.cli.conftest import Ensue, Logs, Ran, listed, run
 from tests.cli.test_cli import only_json
 from tests.test_figures import fetches
 
@@ -140,7 +131,7 @@ def test_columns_are_stated_by_role(ensue: Ensue, tmp_path: Path) -> None:
     path.write_text("words,mood\n" + "".join(f"{text},{label}\n" for label, text in rows(60, 0)))
     ran = ensue("fit", "classify", path, "-o", tmp_path / "m", "--model=tfidf", "--columns=text=words,label=mood")
     assert ran.code == 0 and ran.lines[0] == f"{path}: csv (text=words, label=mood)"
-    assert ClassifyPredictor.load(tmp_path / "m").labels == ["no", "yes"]
+    assert TextClassifier.load(tmp_path / "m").classes_.tolist() == ["no", "yes"]
 
 
 def test_phrases_of_trees(ensue: Ensue, tmp_path: Path) -> None:
@@ -148,7 +139,7 @@ def test_phrases_of_trees(ensue: Ensue, tmp_path: Path) -> None:
     path.write_text("(3 (4 fine) (2 film))\n(1 (0 dull) (2 play))\n" * 3)
     ran = ensue("fit", "classify", path, "-o", tmp_path / "m", "--model=tfidf", "--phrases", "--validation", path)
     assert ran.code == 0, ran.err
-    assert ClassifyPredictor.load(tmp_path / "m").metadata.labels == ["0", "1", "2", "3", "4"]
+    assert TextClassifier.load(tmp_path / "m").classes_.tolist() == ["0", "1", "2", "3", "4"]
     found = only_json(ensue("check", path, "--phrases", "--json").out)
     assert found["texts"] == 6
 
@@ -158,7 +149,8 @@ def test_evaluate_as_json(ensue: Ensue, files: Files, tmp_path: Path) -> None:
     found = only_json(ensue("evaluate", folder, files.test, "--json").out)
     assert [row["model"] for row in found["rows"]] == ["blend", "network", "tfidf", "majority"]
     row = found["rows"][0]
-    assert list(row)[:5] == ["model", *METRICS] and set(row["labels"]) == {"no", "yes"}
+    assert list(row)[:5] == ["model", "accuracy", "macro_f1", "calibration_error", "log_loss"]
+    assert set(row["labels"]) == {"no", "yes"}
     asked = rows(40, 1)
     answers = ensue("predict", folder, files.test, "--json", "--no-attributions").out.splitlines()
     given = [json.loads(line)["choices"][0]["value"] for line in answers]
@@ -243,69 +235,12 @@ def test_predict_for_people_tells_the_deletion_test(ensue: Ensue, files: Files) 
     )
 
 
-@pytest.mark.parametrize(("score_drop", "random"), [(0.3, 0.1), (0.1, 0.1), (-0.2, -0.00001)])
-def test_weights_that_a_random_choice_equals_are_said_to_tell_nothing(
-    monkeypatch: pytest.MonkeyPatch, score_drop: float, random: float
-) -> None:
-    text = io.StringIO()
-    monkeypatch.setattr(
-        display,
-        "console",
-        lambda stderr=False: Console(
-            file=text, width=80, force_terminal=True, color_system=None, soft_wrap=True, emoji=False
-        ),
-    )
-    tasks.show_answer(TextAnswer((Choice("[b]", 0.9),), 3, 3, deletion=Deletion(2, score_drop, random, 5)), commands)
-    assert f"deletion test of [b]: score drop {score_drop:.3f} without the 2 words" in text.getvalue()
-    assert "-0.000" not in text.getvalue()
-    useless = score_drop <= random
-    assert ("random words matter as much: these weights do not explain the answer\n" in text.getvalue()) == useless
-
-
-def test_the_table_fits_80_columns_and_cuts_nothing_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    figures, interval = dict.fromkeys(METRICS, 1.0), dict.fromkeys(METRICS, (0.8, 1.0))
-    rows = tuple(Row(name, figures, interval, 123.4, warning="why") for name in ("centrality-bilinear", "tfidf"))
-    card = {"name": "labels", "data": "9 texts", "labels": "2", "averaging": "over texts", "interval": "95 %"}
-    text = io.StringIO()
-    monkeypatch.setattr(
-        display,
-        "console",
-        lambda stderr=False: Console(
-            file=text, width=80, force_terminal=True, color_system=None, soft_wrap=True, emoji=False
-        ),
-    )
-    results.show_result(
-        Result(
-            "classify", card, rows, (PairedTest("accuracy", "centrality-bilinear", "tfidf", (1.0, 1.0), 1.0),), METRICS
-        )
-    )
-    lines = text.getvalue().splitlines()
-    table = "\n".join(line for line in lines if line[:1] in "┏┃┡│└")
-    assert max(map(len, table.splitlines())) <= 80 and "…" not in table
-    for cell in (
-        "centrality-bilinear",
-        "100.00",
-        "±10.00",
-        "1.000",
-        "±0.100",
-        "log loss",
-        "ECE",
-        "123",
-        "at chance level",
-    ):
-        assert cell in table, cell
-    assert lines[-1] == (
-        "centrality-bilinear and tfidf (baseline) do not differ significantly: accuracy +0.00 points (95 % CI 0.00 to "
-        "0.00, p = 1.000)"
-    )
-
-
 def test_explain_shows_each_word_and_draws_a_page(ensue: Ensue, files: Files, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     ran = ensue("explain", files.model, "-", "--html", page, stdin="w1 good w3\n")
     assert (ran.code, ran.lines) == (0, [f"wrote {page}"])
     assert ran.out.startswith("attention weights (not causes); ")
-    (found,) = ClassifyPredictor.load(files.model).explain([Text(("w1 good w3",))])
+    (found,) = TextClassifier.load(files.model).explain(["w1 good w3"])
     (part,) = found.passages
     line = "  ".join(f"{word} {weight:.2f}" for word, weight in zip(part.words, part.weights, strict=True))
     assert f"the text: 1.00\n  {line}\n" in ran.out
@@ -338,10 +273,8 @@ def test_an_update_is_learned_and_can_be_taken_back(ensue: Ensue, files: Files, 
     assert ran.lines[2:] == [
         f"{folder}: trained on 2 texts; version 2 is active, `ensue update {folder} --rollback` restores version 1"
     ]
-    assert (
-        "splendid" in ClassifyPredictor.load(folder).tokenizer.vocabulary
-        and ClassifyPredictor.load(folder).metadata.texts == 102
-    )
+    assert json.loads((folder / "settings.json").read_text())["facts"]["texts"] == 102
+    assert only_json(ensue("predict", folder, "--json", stdin="splendid\n").out)["in_vocabulary"] == 1
     ran = ensue("update", folder, new, "--json", "--no-test")
     found = only_json(ran.out)
     assert (found["texts"], found["version"], found["slices"], found["kept"]) == (2, 3, [], [1, 2])
@@ -499,9 +432,12 @@ def test_vectors_of_another_width(ensue: Ensue, files: Files, tmp_path: Path) ->
     message = f"dim is 8, but the vectors of {vectors} have 3 numbers; remove dim"
     check_refused(ran, message, before=2)
     ran = ensue("fit", "classify", files.train, "-o", tmp_path / "m", *options, f"--set=vectors={vectors}")
-    assert ran.code == 0 and ClassifyPredictor.load(tmp_path / "m").counting.keys() == {"tfidf", "vectors", "majority"}
+    assert ran.code == 0, ran.err
+    scored = only_json(ensue("evaluate", tmp_path / "m", files.test, "--json").out)["rows"]
+    assert {row["model"] for row in scored} >= {"tfidf", "vectors", "majority"}
 
 
+MODELS = ", ".join(model["name"] for model in listed("classify"))
 FOREIGN: dict[str, tuple[list[str], str]] = {
     "gap": (
         ["fit", "classify", "TRAIN", "-o", "NEW", "--session-gap=3"],
@@ -524,7 +460,7 @@ FOREIGN: dict[str, tuple[list[str], str]] = {
     "a stream": (["stream", "MODEL", "LOG"], "MODEL: is of task classify; only task next can be trained on a stream"),
     "model": (
         ["fit", "classify", "TRAIN", "-o", "NEW", "--model=hidan"],
-        f"model 'hidan' is not known for task classify; choose from best, {', '.join(classify.MODELS)}",
+        f"model 'hidan' is not known for task classify; choose from best, {MODELS}",
     ),
     "task": (
         ["fit", "label", "TRAIN", "-o", "NEW"],

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from ensue.cli import make_app
+from ensue import cli
 from tests.cli.conftest import Ensue
 
 REPLACED = re.compile(
@@ -19,7 +19,7 @@ REPLACED = re.compile(
     r"can be looked up|personal by looks|ids known|the last one the best)\b",
     re.IGNORECASE,
 )
-COMMANDS = [command.callback.__name__ for command in make_app().registered_commands if command.callback]
+COMMANDS = [command.callback.__name__ for command in cli.make_app().registered_commands if command.callback]
 CLICKS = "session,item,time\n" + "".join(
     f"s{n // 4},i{(n // 4 * 3 + n % 4 * (1 + n // 8 % 2)) % 9},{1_700_000_000 + 60 * n}\n" for n in range(20)
 )
@@ -33,7 +33,7 @@ SEARCHES = "user,query,time\n" + "".join(
 
 @pytest.mark.parametrize("command", ["", *COMMANDS])
 def test_help(command: str) -> None:
-    shown = CliRunner().invoke(make_app(), [*filter(None, [command]), "--help"], env={"COLUMNS": "80"}).output
+    shown = CliRunner().invoke(cli.make_app(), [*filter(None, [command]), "--help"], env={"COLUMNS": "80"}).output
     assert shown.startswith("Usage: ")
     assert REPLACED.findall(shown) == []
 

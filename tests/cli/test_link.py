@@ -13,7 +13,6 @@ from typing import NamedTuple
 import polars as pl
 import pytest
 
-from ensue.evaluation import bootstrap
 from tests.cli.conftest import Ensue, Ran, run
 from tests.encoders import install
 from tests.processes import PLAIN, Started
@@ -53,7 +52,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
 
 @pytest.fixture(autouse=True)
 def few_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bootstrap, "RESAMPLES", 20)
+    monkeypatch.setattr("ensue.evaluation.bootstrap.RESAMPLES", 20)
 
 
 def check_refused(ran: Ran, message: str) -> None:

@@ -7,6 +7,7 @@ from dataclasses import fields
 
 import pytest
 
+from ensue.cli.tasks import suggest
 from ensue.registry import names_of, settings_of
 from ensue.schedule import Schedule
 from ensue.tasks import TASKS
@@ -55,3 +56,13 @@ def test_the_help_of_a_task_shows_what_concerns_it(ensue: Ensue, words: str) -> 
     assert "Danovitch, ITCSE 2020" in ran.out and "posts stored as word ids" in " ".join(ran.out.split()).lower()
     whole = ensue("fit", "--help").out  # which is of all tasks, before and after
     assert "--phrases" in whole and "Danovitch" not in whole
+
+
+def test_rules_by_name() -> None:
+    from ensue.cli.options import Reading
+    from ensue.data.queries.rules import PAPER_RULES, QueryRules
+
+    assert suggest._rules(Reading(rules="paper")) == PAPER_RULES
+    assert suggest._rules(Reading(rules="max_queries=5,repeats=true", session_gap=10)) == QueryRules(
+        max_queries=5, repeats=True, gap=10
+    )

@@ -11,11 +11,8 @@ from typing import Any
 import pytest
 from torch import nn
 
-from ensue import History, ModelFolderError, SettingError, TextClassifier, add_model, registry
-from ensue.data.histories import Histories
-from ensue.predictor import load, make
-from ensue.registry import models
-from tests.cli.conftest import Ensue, Logs, run
+from ensue import ModelFolderError, NextEvent, SettingError, TextClassifier, add_model, load, make, registry
+from tests.cli.conftest import Ensue, Logs, listed, run
 from tests.serve.conftest import learn_at_hand, running
 
 ROOT = Path(__file__).parents[2]
@@ -97,9 +94,9 @@ def test_it_is_scored_saved_loaded_asked_and_updated(
     (tmp_path / "new.jsonl").write_text("\n".join(map(json.dumps, NEW[task])))
     ran = ensue("update", folder, tmp_path / "new.jsonl", f"--model={reference}", "--no-test")
     assert ran.code == 0, ran.err
-    predictor = load(folder, device="cpu")
-    assert predictor.model_name == name
-    assert "fresh" in (predictor.vocabulary if task == "next" else predictor.tokenizer.vocabulary)  # type: ignore[attr-defined]
+    assert load(folder, device="cpu").model == name
+    fresh = json.dumps({"values" if task == "next" else "texts": ["fresh"]})
+    assert json.loads(ensue("predict", folder, f"--model={reference}", "--json", stdin=fresh).out)["in_vocabulary"] == 1
 
 
 def test_a_folder_alone_makes_no_code_run(fitted: tuple[str, str, Path, Path], ensue: Ensue) -> None:
@@ -208,7 +205,7 @@ def test_a_class_that_is_given_is_known_in_this_process() -> None:
     with pytest.raises(SettingError, match="'Mine' is not known"):
         make("next", "Mine")
     assert add_model(Mine) == "Mine"
-    assert make("next", "Mine").model_name == "Mine"
+    assert make("next", "Mine").model == "Mine"
 
 
 def test_an_installed_package_offers_models(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -218,9 +215,9 @@ def test_an_installed_package_offers_models(monkeypatch: pytest.MonkeyPatch, tmp
     (info / "entry_points.txt").write_text("[ensue.models]\nnext.theirs = latest:Latest\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.syspath_prepend(str(EXAMPLES))
-    assert [model.name for model in models("next")][-1] == "theirs"
-    assert "theirs" not in [model.name for model in models("classify")]
-    assert make("next", "theirs", settings={"ages": "3"}).settings.ages == 3
+    assert [model["name"] for model in listed("next")][-1] == "theirs"
+    assert "theirs" not in [model["name"] for model in listed("classify")]
+    assert make("next", "theirs", ages=3).get_params()["ages"] == 3
 
 
 @pytest.mark.parametrize(
@@ -237,6 +234,6 @@ def test_only_failed_allocations_are_reported_as_lack_of_memory(
     source = (EXAMPLES / "latest.py").read_text().replace("class Latest(", "class Broken(")
     source = source.replace("super().__init__()\n", f"super().__init__()\n        {line}\n")
     (tmp_path / "broken.py").write_text(source)
-    predictor = make("next", registry.add_named(f"{tmp_path}/broken.py:Broken"))
+    model = NextEvent(registry.add_named(f"{tmp_path}/broken.py:Broken"))
     with pytest.raises(error, match=message):
-        list(predictor.fit(Histories.of([History(("a", "b"))] * 4)))
+        model.fit([["a", "b"]] * 4)

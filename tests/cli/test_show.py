@@ -11,8 +11,11 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from ensue.cli import display, results
+from ensue import Choice, Deletion, TextAnswer
+from ensue.cli import display, results, tasks
+from ensue.cli.tasks import classify
 from ensue.evaluation.bootstrap import PairedTest, Verdict
+from ensue.evaluation.classify import METRICS as LABEL_METRICS
 from ensue.evaluation.result import Result, Row
 from ensue.metrics import rank_metrics
 from ensue.training.report import Report
@@ -152,3 +155,50 @@ def test_json_has_null_where_there_is_no_number(monkeypatch: pytest.MonkeyPatch)
         "rows": [None, 0.5],
         "way": "a",
     }
+
+
+@pytest.mark.parametrize(("score_drop", "random"), [(0.3, 0.1), (0.1, 0.1), (-0.2, -0.00001)])
+def test_weights_that_a_random_choice_equals_are_said_to_tell_nothing(
+    monkeypatch: pytest.MonkeyPatch, score_drop: float, random: float
+) -> None:
+    text = terminal(monkeypatch, 80)
+    tasks.show_answer(TextAnswer((Choice("[b]", 0.9),), 3, 3, deletion=Deletion(2, score_drop, random, 5)), classify)
+    assert f"deletion test of [b]: score drop {score_drop:.3f} without the 2 words" in text.getvalue()
+    assert "-0.000" not in text.getvalue()
+    useless = score_drop <= random
+    assert ("random words matter as much: these weights do not explain the answer\n" in text.getvalue()) == useless
+
+
+def test_the_table_fits_80_columns_and_cuts_nothing_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    figures, interval = dict.fromkeys(LABEL_METRICS, 1.0), dict.fromkeys(LABEL_METRICS, (0.8, 1.0))
+    rows = tuple(Row(name, figures, interval, 123.4, warning="why") for name in ("centrality-bilinear", "tfidf"))
+    card = {"name": "labels", "data": "9 texts", "labels": "2", "averaging": "over texts", "interval": "95 %"}
+    text = terminal(monkeypatch, 80)
+    results.show_result(
+        Result(
+            "classify",
+            card,
+            rows,
+            (PairedTest("accuracy", "centrality-bilinear", "tfidf", (1.0, 1.0), 1.0),),
+            LABEL_METRICS,
+        )
+    )
+    lines = text.getvalue().splitlines()
+    table = "\n".join(line for line in lines if line[:1] in "┏┃┡│└")
+    assert max(map(len, table.splitlines())) <= 80 and "…" not in table
+    for cell in (
+        "centrality-bilinear",
+        "100.00",
+        "±10.00",
+        "1.000",
+        "±0.100",
+        "log loss",
+        "ECE",
+        "123",
+        "at chance level",
+    ):
+        assert cell in table, cell
+    assert lines[-1] == (
+        "centrality-bilinear and tfidf (baseline) do not differ significantly: accuracy +0.00 points (95 % CI 0.00 to "
+        "0.00, p = 1.000)"
+    )

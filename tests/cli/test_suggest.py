@@ -9,10 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from ensue.cli.tasks import suggest
-from ensue.evaluation import bootstrap
-from ensue.tasks.suggest.catalogue import COUNTING
-from tests.cli.conftest import Ensue, Ran, run
+from tests.cli.conftest import Ensue, Ran, listed, run
 from tests.test_figures import fetches
 
 SIZES = {
@@ -20,6 +17,7 @@ SIZES = {
     "batch_size": 20, "learning_rate": 0.01, "warm_up": 20, "epochs": 2, "min_count": 1, "retrieved": 3,
 }  # fmt: skip
 SMALL = [*(f"--set={name}={value}" for name, value in SIZES.items()), "--min-users=2"]
+COUNTING = [model["name"] for model in listed("suggest") if model["counting"]]
 THINGS = ("boat", "car", "kite", "lamp")
 
 
@@ -56,7 +54,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
 
 @pytest.fixture(autouse=True)
 def few_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bootstrap, "RESAMPLES", 20)
+    monkeypatch.setattr("ensue.evaluation.bootstrap.RESAMPLES", 20)
 
 
 def check_refused(ran: Ran, message: str) -> None:
@@ -212,14 +210,4 @@ def test_mistakes_are_one_line(ensue: Ensue, files: Files, tmp_path: Path) -> No
     check_refused(
         ensue("fit", "link", files.train, "-o", tmp_path / "x", "--min-users", "3"),
         "--min-users means nothing to task link; leave it out",
-    )
-
-
-def test_rules_by_name() -> None:
-    from ensue.cli.options import Reading
-    from ensue.data.queries.rules import PAPER_RULES, QueryRules
-
-    assert suggest._rules(Reading(rules="paper")) == PAPER_RULES
-    assert suggest._rules(Reading(rules="max_queries=5,repeats=true", session_gap=10)) == QueryRules(
-        max_queries=5, repeats=True, gap=10
     )

@@ -43,8 +43,8 @@ class Batch(NamedTuple):
     @property
     def followed(self) -> Tensor:
         """(batch, turns) True at queries after which another came: each is asked for its next."""
-        there = self.lengths > 0
-        return there & torch.cat([there[:, 1:], torch.zeros_like(there[:, :1])], dim=1)
+        is_query = self.lengths > 0
+        return is_query & torch.cat([is_query[:, 1:], torch.zeros_like(is_query[:, :1])], dim=1)
 
     @property
     def last(self) -> Tensor:
@@ -90,11 +90,12 @@ def look_up(
     Returns:
         The batch on the CPU; a query without tokens must not be asked for.
     """
-    there, numbers = queries >= 0, np.maximum(queries, 0)
-    lengths = np.where(there, np.minimum(np.diff(offsets)[numbers], most), 0)
+    is_query = queries >= 0
+    numbers = np.maximum(queries, 0)
+    lengths = np.where(is_query, np.minimum(np.diff(offsets)[numbers], most), 0)
     steps = np.arange(max(1, int(lengths.max(initial=1))))
-    where = offsets[:-1][numbers][..., None] + steps
-    words = np.where(steps < lengths[..., None], tokens[np.minimum(where, max(len(tokens) - 1, 0))], PADDING)
+    positions = offsets[:-1][numbers][..., None] + steps
+    words = np.where(steps < lengths[..., None], tokens[np.minimum(positions, max(len(tokens) - 1, 0))], PADDING)
     return Batch(torch.from_numpy(words.astype(np.int64)), torch.from_numpy(lengths.astype(np.int64)))
 
 

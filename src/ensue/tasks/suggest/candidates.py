@@ -29,10 +29,10 @@ FEATURES = (
 it, whether it was looked up, 1 / (1 + rank there), ln(1 + how often it followed the last query), ln(1 + how often it
 was typed), unknown tokens, tokens."""
 MIXTURE = "mixture"
-COUNTED = (*(f"log_{name}" for name in SOURCES), *(f"root_{name}" for name in SOURCES), MIXTURE)
+COUNT_FEATURES = (*(f"log_{name}" for name in SOURCES), *(f"root_{name}" for name in SOURCES), MIXTURE)
 """Further features with count-based models: logarithm and root of the probability by each source, and the logarithm of
 the mixture of all sources and the network."""
-EVERY = (*FEATURES, *COUNTED, *SIMILAR)
+ALL_FEATURES = (*FEATURES, *COUNT_FEATURES, *SIMILAR)
 """All features with count-based models, in order."""
 NETWORK = "network"
 MIXED = (NETWORK, *SOURCES)
@@ -108,12 +108,12 @@ def probabilities(candidates: Candidates, tokens: int) -> Floats:
         tokens: that the network knows.
     """
     network = np.exp(candidates.totals) / float(max(tokens, 1)) ** candidates.unknown
-    counted = np.where(candidates.counts[:, None] > 0, candidates.expected, 0.0)
-    return np.concatenate([network[:, None], counted], axis=1)
+    count_based = np.where(candidates.counts[:, None] > 0, candidates.expected, 0.0)
+    return np.concatenate([network[:, None], count_based], axis=1)
 
 
 def features(candidates: Candidates, exponent: float, mixture: Mapping[str, float], tokens: int) -> Floats:
-    """(candidates, ``EVERY``).
+    """(candidates, ``ALL_FEATURES``).
 
     Args:
         candidates: what is considered.

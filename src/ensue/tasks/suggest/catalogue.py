@@ -21,20 +21,24 @@ from ensue.tasks.suggest.settings import (
 )
 
 _SMALL: dict[str, Any] = {"dim": 128, "embedding": 128, "wide": 256, "heads": 4, "tied": True, "dropout": 0.2}
-_FEW: dict[str, Any] = {"batch_size": 32, "min_steps": 50, "max_epochs": 100}
+_SMALL_BATCHES: dict[str, Any] = {"batch_size": 32, "min_steps": 50, "max_epochs": 100}
 """30 epochs of 50 steps: as many as 10,000 sessions get in the five epochs in which they learn the most."""
-_BRIEF = replace(MTN_SCHEDULE, learning_rate=1e-3, warm_up=300, **_FEW)
+_SHORT_WARM_UP = replace(MTN_SCHEDULE, learning_rate=1e-3, warm_up=300, **_SMALL_BATCHES)
 """A log of some 10,000 sessions has learned what it can before the paper's 4,000 steps of warm-up are over."""
-_RECURRENT = replace(RECURRENT_SCHEDULE, **_FEW)
+_RECURRENT = replace(RECURRENT_SCHEDULE, **_SMALL_BATCHES)
 _LSTM: dict[str, Any] = {"dim": 240, "embedding": 128, "tied": True}  # wider, for as many weights
 
 MODELS = Models(
     "suggest",
     {
-        "mtn": ("models.mtn:MTN", MTNSettings(**_SMALL), _BRIEF),
+        "mtn": ("models.mtn:MTN", MTNSettings(**_SMALL), _SHORT_WARM_UP),
         "mtn-paper": ("models.mtn:MTN", MTNSettings(), replace(MTN_SCHEDULE, epochs=5, refit=False)),
-        "transformer": ("models.transformers:Transformer", TransformerSettings(**_SMALL), _BRIEF),
-        "flat-transformer": ("models.transformers:Transformer", TransformerSettings(**_SMALL, window=16), _BRIEF),
+        "transformer": ("models.transformers:Transformer", TransformerSettings(**_SMALL), _SHORT_WARM_UP),
+        "flat-transformer": (
+            "models.transformers:Transformer",
+            TransformerSettings(**_SMALL, window=16),
+            _SHORT_WARM_UP,
+        ),
         "seq2seq": ("models.recurrent:Seq2Seq", Seq2SeqSettings(**{**_LSTM, "dim": 288}), _RECURRENT),
         "h-lstm": ("models.recurrent:HLSTM", HLSTMSettings(**_LSTM), _RECURRENT),
         "m-nsrf": ("models.recurrent:HLSTM", HLSTMSettings(**_LSTM, pooling="max", entropy=0.1), _RECURRENT),

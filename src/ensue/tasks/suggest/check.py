@@ -17,7 +17,9 @@ from ensue.records import History
 from ensue.tasks.suggest.privacy import Floor, prints
 from ensue.vocabulary import FIRST
 
-_ROWS, _SHOWN, _TURNS = 3, 80, 5
+_MAX_ROWS = 3
+_MAX_CHARACTERS = 80
+_MAX_TURNS = 5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,14 +48,15 @@ class QueryFindings:
 
     def table(self) -> list[FindingRow]:
         """Return the findings for people, one row each."""
-        below, personal = self.floor["below"], self.floor["personal"]
+        num_below = self.floor["below"]
+        personal = self.floor["personal"]
         return [
             ("sessions", f"{self.sessions:,}", counts_text(self.parts)),
             ("queries", f"{self.queries:,}", f"{self.distinct:,} distinct"),
             ("queries per session", f"mean {self.mean_length:.1f}, max {self.longest:,}", ""),
             ("words per query", f"mean {self.mean_words:.1f}", ""),
             ("can be suggested", f"{100 * self.shown:.1f} % of the queries", self.floor["rule"]),
-            ("below the k-anonymity threshold", plural(below, "distinct query", "distinct queries"), ""),
+            ("below the k-anonymity threshold", plural(num_below, "distinct query", "distinct queries"), ""),
             ("possible personal data", plural(personal, "distinct query", "distinct queries"), ""),
             *((name, f"{100 * share:.1f} % of its pairs", "also in this file") for name, share in self.splits.items()),
         ]
@@ -70,13 +73,14 @@ def check(
         others: the other splits by name, such as ``{"test": …}``.
         min_users: the k-anonymity threshold.
     """
-    histories, floor = queries.histories, Floor.of(queries, min_users)
+    histories = queries.histories
+    floor = Floor.of(queries, min_users)
     values = pl.Series("query", histories.vocabulary.values, dtype=pl.String)
     ids = histories.ids.astype(np.int64) - FIRST
     words = values.str.count_matches(" ", literal=True).to_numpy().astype(np.int64) + 1
     shared = {name: _repeated(queries, other) for name, other in (others or {}).items()}
     late = [line for name, other in (others or {}).items() for line in _late(queries, other, name, "here")]
-    shown = float(floor.allowed(values)[ids].mean())
+    share_shown = float(floor.allowed(values)[ids].mean())
     return QueryFindings(
         understood=understood,
         sessions=len(queries),
@@ -87,10 +91,10 @@ def check(
         mean_words=float(words[ids].mean()),
         parts=dict(queries.parts.value_counts(sort=True).iter_rows()) if len(queries.parts) else {},
         floor=floor.facts,
-        shown=shown,
-        rows=tuple(_glance(queries, floor, row) for row in range(min(_ROWS, len(queries)))),
+        shown=share_shown,
+        rows=tuple(_glance(queries, floor, row) for row in range(min(_MAX_ROWS, len(queries)))),
         splits=shared,
-        warnings=(*understood.warnings, *_warnings(floor, shown, shared, understood), *late, *_order(queries)),
+        warnings=(*understood.warnings, *_warnings(floor, share_shown, shared, understood), *late, *_order(queries)),
     )
 
 
@@ -116,21 +120,25 @@ def _repeated(queries: Queries, other: Queries) -> float:
 
 def _late(queries: Queries, other: Queries, name: str, here: str) -> Iterator[str]:
     if late := before_the_last(queries.histories, other.histories):
-        part = part_of(late, len(other), "session", "begins", "begin", of=name, percent=True)
-        yield f"{part} before the last {here}: training data is later than test data"
+        count_text = part_of(late, len(other), "session", "begins", "begin", of=name, percent=True)
+        yield f"{count_text} before the last {here}: training data is later than test data"
 
 
 def _order(queries: Queries) -> Iterator[str]:
-    if begun := begun_beside(queries.histories):
-        part = part_of(begun, len(queries), "session", "begins", "begin", percent=True)
-        yield f"{part} the adjacent row: expanded prefixes contain each other's answers; give whole sessions"
+    if num_adjacent := begun_beside(queries.histories):
+        count_text = part_of(num_adjacent, len(queries), "session", "begins", "begin", percent=True)
+        yield f"{count_text} the adjacent row: expanded prefixes contain each other's answers; give whole sessions"
 
 
 def _glance(queries: Queries, floor: Floor, row: int) -> History:
-    values = queries.histories.record(row).values[:_TURNS]
+    values = queries.histories.record(row).values[:_MAX_TURNS]
     fine = floor.allowed(values).tolist()
-    shown = (value if own else "(below the k-anonymity threshold)" for value, own in zip(values, fine, strict=True))
-    return History(tuple(value if len(value) <= _SHOWN else f"{value[: _SHOWN - 1]}…" for value in shown))
+    texts = (
+        value if is_shown else "(below the k-anonymity threshold)" for value, is_shown in zip(values, fine, strict=True)
+    )
+    return History(
+        tuple(value if len(value) <= _MAX_CHARACTERS else f"{value[: _MAX_CHARACTERS - 1]}…" for value in texts)
+    )
 
 
 def _warnings(floor: Floor, shown: float, shared: Mapping[str, float], understood: QueriesReport) -> Iterator[str]:

@@ -56,17 +56,20 @@ class Sessions:
 
     def __init__(self, sessions: Histories, spelled: Spelled, turns: int, width: int) -> None:
         self.queries: Index = sessions.ids.astype(np.int64) - FIRST
-        self.spelled, self.width = spelled, width
-        parts = np.where(sessions.lengths > 1, -(-(sessions.lengths - 1) // (turns - 1)), 0)
-        owners = np.repeat(np.arange(len(sessions)), parts)
-        self.starts: Index = sessions.offsets[:-1][owners] + ranges(np.zeros_like(parts), parts) * (turns - 1)
+        self.spelled = spelled
+        self.width = width
+        num_windows = np.where(sessions.lengths > 1, -(-(sessions.lengths - 1) // (turns - 1)), 0)
+        owners = np.repeat(np.arange(len(sessions)), num_windows)
+        self.starts: Index = sessions.offsets[:-1][owners] + ranges(np.zeros_like(num_windows), num_windows) * (
+            turns - 1
+        )
         self.lengths: Index = np.minimum(sessions.offsets[1:][owners] - self.starts, turns)
         # The largest size in each window: reduceat over (begin, end) pairs, of whose results every second is of a gap.
         sizes = np.diff(spelled.offsets)[self.queries]
         bounds = np.stack([self.starts, self.starts + self.lengths], axis=1).ravel()
         widest = np.maximum.reduceat(np.append(sizes, 0), bounds)[::2] if len(bounds) else bounds
         self.widths: Index = np.minimum(widest, width)
-        self.cut_sessions, self.cut_queries = int((parts > 1).sum()), int((sizes > width).sum())
+        self.cut_sessions, self.cut_queries = int((num_windows > 1).sum()), int((sizes > width).sum())
 
     def __len__(self) -> int:
         """Number of windows."""
@@ -94,14 +97,14 @@ def rows_of(values: Index, starts: Index, lengths: Index) -> npt.NDArray[np.int6
     """(rows, longest) ranges of ``values`` side by side, -1 at padding."""
     # starts [0 3], lengths [3 1]: rows [v0 v1 v2] and [v3 -1 -1].
     table = np.full((len(starts), max(1, int(lengths.max(initial=1)))), -1, np.int64)
-    there = np.arange(table.shape[1]) < lengths[:, None]
-    table[there] = values[ranges(starts, lengths)]
+    is_filled = np.arange(table.shape[1]) < lengths[:, None]
+    table[is_filled] = values[ranges(starts, lengths)]
     return table
 
 
 def latest(sessions: Histories, turns: int) -> Histories:
     """The latest queries of each session."""
     lengths = np.minimum(sessions.lengths, turns)
-    places = ranges(sessions.offsets[1:] - lengths, lengths)
+    events = ranges(sessions.offsets[1:] - lengths, lengths)
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    return Histories(sessions.ids[places], offsets, sessions.vocabulary)
+    return Histories(sessions.ids[events], offsets, sessions.vocabulary)

@@ -90,8 +90,10 @@ def beam_search(
     words, lengths = batch.words.numpy(force=True), batch.lengths.numpy(force=True)
     results = ended = _nothing(len(words), search)
     rows = np.arange(len(words))  # the rows that are still searched; all other arrays have one line for each
-    beams, state = _begin(lengths, search), writer.start(memory)
-    last, done = np.full((len(rows), 1), BEGIN), np.zeros(len(rows), np.bool_)
+    beams = _begin(lengths, search)
+    state = writer.start(memory)
+    last = np.full((len(rows), 1), BEGIN)
+    done = np.zeros(len(rows), np.bool_)
     for step in range(search.longest + 1):
         log_shares, state = writer.step(memory, state, torch.from_numpy(last.ravel()).to(device))
         if step == 0:
@@ -127,15 +129,16 @@ def beam_search(
             rows, words, lengths, last, done = rows[going], words[going], lengths[going], last[going], done[going]
             beams, ended = _Beams._make(array[going] for array in beams), _Ended._make(array[going] for array in ended)
             index = torch.from_numpy(going).to(device)
-            memory, state = select(cast(Any, memory), index), state.of_sources(index, last.shape[1])
+            memory = select(cast(Any, memory), index)
+            state = state.of_sources(index, last.shape[1])
     _store(results, rows, ended)
     return Found(*map(torch.from_numpy, results))
 
 
 def _store(results: _Ended, rows: Ints, ended: _Ended) -> None:
     """Write the lines of some rows."""
-    for whole, part in zip(results, ended, strict=True):
-        whole[rows] = part
+    for result, lines in zip(results, ended, strict=True):
+        result[rows] = lines
 
 
 def _begin(lengths: Ints, search: Search) -> _Beams:
@@ -165,8 +168,8 @@ def _ends(sums: Floats, beams: _Beams, lengths: Ints, step: int) -> Floats:
     """(rows, open) sums of the beams that end here: not without a token, nor as a query typed before."""
     if step == 0:
         return np.full(sums.shape, -np.inf)
-    again = (beams.repeating & (lengths == step)[:, None]).any(2)
-    return np.where(again, -np.inf, sums)
+    repeats_query = (beams.repeating & (lengths == step)[:, None]).any(2)
+    return np.where(repeats_query, -np.inf, sums)
 
 
 def _keep(kept: _Ended, tokens: Ints, ends: Floats, step: int, search: Search) -> _Ended:
@@ -175,7 +178,8 @@ def _keep(kept: _Ended, tokens: Ints, ends: Floats, step: int, search: Search) -
         return kept
     scores = np.concatenate([kept.scores, ends / (step + 1) ** search.exponent], axis=1)
     best = (-scores).argsort(axis=1, kind="stable")[:, : search.keep]
-    tokens_of, sums = np.concatenate([kept.tokens, tokens], axis=1), np.concatenate([kept.sums, ends], axis=1)
+    tokens_of = np.concatenate([kept.tokens, tokens], axis=1)
+    sums = np.concatenate([kept.sums, ends], axis=1)
     rows = np.arange(len(best))[:, None]
     return _Ended(tokens_of[rows, best], scores[rows, best], sums[rows, best])
 
@@ -191,6 +195,7 @@ def _go_on(beams: _Beams, sums: Floats, rows: Ints, parents: Ints, token: Ints, 
 
 def _written(typed: Typed, rows: Ints, written: Ints, token: Ints) -> Ints:
     """(rows, open) bytes of the prefix that are written with one token more."""
-    sizes, ends = typed.sizes.numpy(force=True), typed.ends.numpy(force=True)[rows]
+    sizes = typed.sizes.numpy(force=True)
+    ends = typed.ends.numpy(force=True)[rows]
     bytes_written: Ints = np.minimum(written + sizes[token], ends[:, None])
     return bytes_written

@@ -32,11 +32,11 @@ from ensue.tasks.suggest.state import SuggestState
 from ensue.text.sparse import SparseRows
 from ensue.vocabulary import FIRST
 
-WIDEST = 1000
+MAX_K = 1000
 """Suggestions that can be asked for: the search keeps as many beams, and each has states of its own."""
-SHOWN = 3
+MAX_ATTRIBUTIONS = 3
 """Earlier queries that stand beside a suggestion, at most."""
-TESTED = 2
+NUM_DELETED = 2
 """Number of most attended queries of the best suggestion that are deleted."""
 
 
@@ -44,7 +44,7 @@ def answers(
     state: SuggestState, records: Sequence[History], k: int, prefix: str | Sequence[str] = "", *, evidence: bool = True
 ) -> list[Answer]:
     """See :meth:`ensue.tasks.suggest.predictor.SuggestPredictor.predict`."""
-    require_k(k, WIDEST)
+    require_k(k, MAX_K)
     require_trained(state.model)
     prefixes = [prefix] * len(records) if isinstance(prefix, str) else as_tuple(prefix, "prefix", "texts")
     if not all(isinstance(text, str) for text in prefixes):
@@ -122,10 +122,11 @@ def _counted(state: SuggestState, sessions: Histories, lists: Lists) -> Iterator
     query_ids = following.query_ids(sessions)[0]
     weighted_tables = [
         (weight, state.shares.given([name], sessions, query_ids, by_query=True))
-        for name, weight in _leaned_on(state).items()
+        for name, weight in _weights_of(state).items()
     ]
     for row, choices in enumerate(lists):
-        values, low = sessions.record(row).values, int(sessions.offsets[row])
+        values = sessions.record(row).values
+        low = int(sessions.offsets[row])
         turns = {value: turn for turn, value in enumerate(values)}
         contributions = [
             (turn, [(weight, _cells(rows, low + turn)) for weight, rows in weighted_tables])
@@ -145,7 +146,7 @@ def _counted(state: SuggestState, sessions: Histories, lists: Lists) -> Iterator
         ]
 
 
-def _leaned_on(state: SuggestState) -> dict[str, float]:
+def _weights_of(state: SuggestState) -> dict[str, float]:
     """By name in ``CONDITIONS`` how much of what a counting model expects it brings."""
     if state.model_name == RERANKER:
         return {
@@ -166,23 +167,25 @@ def _cells(rows: SparseRows, row: int) -> dict[int, float]:
 def _largest(contributions: list[tuple[int, float]]) -> Weighted:
     """The turns that bring the most, with their shares of all that turns bring."""
     total = sum(contribution for _, contribution in contributions)
-    best = sorted((pair for pair in contributions if pair[1] > 0), key=lambda pair: -pair[1])[:SHOWN]
+    best = sorted((pair for pair in contributions if pair[1] > 0), key=lambda pair: -pair[1])[:MAX_ATTRIBUTIONS]
     return [(turn, contribution / total, None) for turn, contribution in best]
 
 
 def _networks(state: SuggestState, sessions: Histories, lists: Lists) -> Iterator[list[Weighted]]:
     batch = pad(spelled(state, sessions)).to(state.device)
     shares = by_query(state, batch, lists)
-    tested = [np.argsort(-session_shares[0], kind="stable")[:TESTED] for session_shares in shares]
+    deleted_turns = [np.argsort(-session_shares[0], kind="stable")[:NUM_DELETED] for session_shares in shares]
     cut = sessions.lengths - np.minimum(sessions.lengths, state.shared.turns)
-    drops = _without(state, batch, lists, tested)
+    drops = _without(state, batch, lists, deleted_turns)
     for row, session_shares in enumerate(shares):
         choices: list[Weighted] = []
         for choice, choice_shares in enumerate(session_shares):
             best = [
-                turn for turn in np.argsort(-choice_shares, kind="stable")[:SHOWN].tolist() if choice_shares[turn] > 0
+                turn
+                for turn in np.argsort(-choice_shares, kind="stable")[:MAX_ATTRIBUTIONS].tolist()
+                if choice_shares[turn] > 0
             ]
-            drop_of = dict(zip(tested[row].tolist(), drops[row][:, choice].tolist(), strict=True))
+            drop_of = dict(zip(deleted_turns[row].tolist(), drops[row][:, choice].tolist(), strict=True))
             choices.append([(turn + int(cut[row]), float(choice_shares[turn]), drop_of.get(turn)) for turn in best])
         yield choices
 
@@ -204,10 +207,10 @@ def attributions(state: SuggestState, batch: Batch, candidates: Tensor) -> Tenso
     return evaluating(state.network).attributions(batch, candidates.to(state.device)).double().cpu()
 
 
-def _without(state: SuggestState, batch: Batch, lists: Lists, tested: Sequence[Index]) -> list[Floats]:
-    """For each session (tested, choices) what each score falls by when the network does not read that query."""
-    owners = torch.tensor([row for row, turns in enumerate(tested) for _ in turns])
-    deleted = torch.tensor([turn for turns in tested for turn in turns.tolist()])
+def _without(state: SuggestState, batch: Batch, lists: Lists, deleted_turns: Sequence[Index]) -> list[Floats]:
+    """For each session (deleted_turns, choices) what each score falls by when the network does not read that query."""
+    owners = torch.tensor([row for row, turns in enumerate(deleted_turns) for _ in turns])
+    deleted = torch.tensor([turn for turns in deleted_turns for turn in turns.tolist()])
     spell = state.search_rules().spelling
     candidates = pad([spell([text for text, _ in choices]) for choices in lists]).words.to(state.device)
     words, lengths = batch.words[owners], batch.lengths[owners]
@@ -220,10 +223,13 @@ def _without(state: SuggestState, batch: Batch, lists: Lists, tested: Sequence[I
     with torch.no_grad():
         all_scores = _order(state, batch, candidates)
         deleted_scores = _order(state, Batch(words_without, shorter), candidates[owners])
-    drops, low = [], 0
+    drops = []
+    low = 0
     for row, choices in enumerate(lists):
-        shown_scores, turns = np.array([score for _, score in choices]), len(tested[row])
-        mass, size = shown_scores.sum(), len(choices)
+        shown_scores = np.array([score for _, score in choices])
+        turns = len(deleted_turns[row])
+        mass = shown_scores.sum()
+        size = len(choices)
         without = deleted_scores[low : low + turns, :size].softmax(1).numpy()
         drops.append(mass * (all_scores[row : row + 1, :size].softmax(1).numpy() - without))
         low += turns
@@ -232,7 +238,8 @@ def _without(state: SuggestState, batch: Batch, lists: Lists, tested: Sequence[I
 
 def _order(state: SuggestState, batch: Batch, candidates: Tensor) -> Tensor:
     """(rows, choices) what the network alone would order suggestions by."""
-    network, lengths = evaluating(state.network), (candidates != PADDING).sum(2) + 1
+    network = evaluating(state.network)
+    lengths = (candidates != PADDING).sum(2) + 1
     scores = score(network.writer, network.encode(batch), candidates)
     return (scores.double() / lengths**state.shared.exponent).cpu()
 
@@ -247,7 +254,8 @@ def explanation(state: SuggestState, record: History, answer: Answer) -> QueryEx
     """Return the attributions of each word of the best suggestion; empty for baselines and empty sessions."""
     (typed,), _ = _typed(state, [record])
     queries = typed[-state.shared.turns :]
-    tokenizer, width = state.tokenizer, state.shared.query_tokens
+    tokenizer = state.tokenizer
+    width = state.shared.query_tokens
     best = answer.choices[0].value if answer.choices else ""
     texts = pl.Series("query", [*queries, best], dtype=pl.String)
     tokens, offsets = spell_out(tokenizer, texts)

@@ -38,15 +38,15 @@ def forget_users(
     forgotten = Forgotten()
     if records is None:
         return forgotten
-    whole, rest = (bounded(data, state.shared.min_users) for data in records)
+    full, remaining = (bounded(data, state.shared.min_users) for data in records)
     if state.metadata.examples:
-        gone = {*_endings(whole.histories)} - {*_endings(rest.histories)}
+        gone = {*_endings(full.histories)} - {*_endings(remaining.histories)}
         remove_examples(state, forgotten, lambda shown: shown not in gone)
-    remove_hashes(state, forgotten, prints(whole.histories), prints(rest.histories), "steps")
+    remove_hashes(state, forgotten, prints(full.histories), prints(remaining.histories), "steps")
     stored = _stored(state)
-    if stored == _counts(state, whole):
-        _count(state, whole, rest, forgotten)
-    elif stored != _counts(state, rest):
+    if stored == _counts(state, full):
+        _count(state, full, remaining, forgotten)
+    elif stored != _counts(state, remaining):
         forgotten.remains.append(
             "counts of queries, words and what followed them, for they are not those of the records alone (an update, "
             "a part that was held out, or other rows): fit again without the person's rows"
@@ -84,7 +84,9 @@ def _stored(state: SuggestState) -> tuple[object, dict[str, bytes]]:
 def _count(state: SuggestState, whole: Queries, rest: Queries, forgotten: Forgotten) -> None:
     """Replace the counts by those of the log without the person, and the words that nobody else typed."""
     assert state.retrieval is not None
-    floor, with_topics, counts_only = state.floor, bool(len(state.retrieval.topics)), state.model is state.retrieval
+    floor = state.floor
+    with_topics = bool(len(state.retrieval.topics))
+    counts_only = state.model is state.retrieval
     state.count(rest, state.shared.min_users)
     if not with_topics:
         state.retrieval = state.retrieval.without_topics()

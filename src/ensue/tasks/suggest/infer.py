@@ -24,7 +24,7 @@ from ensue.metrics import Floats
 from ensue.tasks.suggest.baselines.counting import MostFrequentNext, RepeatLast, Suggestions
 from ensue.tasks.suggest.baselines.shares import SOURCES
 from ensue.tasks.suggest.batch import PADDING, UNKNOWN, Batch, pad
-from ensue.tasks.suggest.candidates import EVERY, NETWORK, Candidates, Mask, features, first_of_each, shares
+from ensue.tasks.suggest.candidates import ALL_FEATURES, NETWORK, Candidates, Mask, features, first_of_each, shares
 from ensue.tasks.suggest.catalogue import RERANKER
 from ensue.tasks.suggest.decoding import beam_search
 from ensue.tasks.suggest.ensembles.consensus import order as by_consensus
@@ -90,7 +90,8 @@ def _weighed(
 ) -> list[list[tuple[str, float]]]:
     """Return the best candidates of sessions, none of which is empty."""
     candidates = consider(state, sessions, k, prefixes)
-    owners, sums = candidates.owners, values(state, candidates)
+    owners = candidates.owners
+    sums = values(state, candidates)
     if not np.isfinite(sums).all():
         raise SettingError(
             f"the scores of {state.model_name} are not finite numbers; fit it again with settings closer to the "
@@ -119,7 +120,7 @@ def scored(candidates: Candidates, order: Metadata, exponent: float, tokens: int
     if order.mix is None or order.mixture is None:
         return candidates.totals / candidates.lengths**exponent
     table = features(candidates, exponent, order.mixture, tokens)
-    sums: Floats = table @ np.array([order.mix.get(name, 0.0) for name in EVERY])
+    sums: Floats = table @ np.array([order.mix.get(name, 0.0) for name in ALL_FEATURES])
     return sums
 
 
@@ -159,8 +160,10 @@ def consider(state: SuggestState, sessions: Histories, k: int, prefixes: Sequenc
 
 def _consider(state: SuggestState, sessions: Histories, batch: Batch, k: int, prefixes: Sequence[str]) -> Candidates:
     """Return the candidates of a few sessions: first those written, then those looked up, which the network scores."""
-    following, typed = state.following, [record.values for record in sessions.records()]
-    memory, written = None, [dict[str, tuple[float, int]]() for _ in typed]
+    following = state.following
+    typed = [record.values for record in sessions.records()]
+    memory = None
+    written = [dict[str, tuple[float, int]]() for _ in typed]
     excluded = [set() if state.shared.repeats else {*values} for values in typed]
     if state.schedule is not None and len(sessions):
         with torch.no_grad():
@@ -227,7 +230,8 @@ def _looked_up(
 
 def spelled(state: SuggestState, sessions: Histories) -> list[list[list[int]]]:
     """Return the tokens that the network reads of the latest queries of each session."""
-    settings, spell = state.shared, state.search_rules().spelling
+    settings = state.shared
+    spell = state.search_rules().spelling
     queries = (record.values[-settings.turns :] for record in sessions.records())
     return [[tokens[: settings.query_tokens] for tokens in spell(values)] for values in queries]
 
@@ -239,7 +243,8 @@ def _write(
 
     Equal texts of several tokenisations count once, by the likeliest.
     """
-    rules, tokenizer = state.search_rules(), state.tokenizer
+    rules = state.search_rules()
+    tokenizer = state.tokenizer
     stem = " " if tokenizer.kind == "bpe" else ""  # every piece of a query's first word has a space before it
     typed_prefix = (
         rules.prefixes.read([stem + prefix if prefix else "" for prefix in prefixes]) if any(prefixes) else None
@@ -299,7 +304,8 @@ def _counted(
     state: SuggestState, sessions: Histories, k: int, prefixes: Sequence[str]
 ) -> list[list[tuple[str, float]]]:
     """Return count-based suggestions; scores are normalised over those shown."""
-    following, repeats = state.following, state.shared.repeats
+    following = state.following
+    repeats = state.shared.repeats
     if not len(sessions):
         return []
     is_baseline = state.schedule is None and state.model_name != RERANKER
@@ -313,13 +319,14 @@ def _counted(
     for row, choices in enumerate(lists):
         allowed = {text: score for text, score in choices if text in allowed_texts and text.startswith(prefixes[row])}
         if prefixes[row] and state.model_name != "repeat-last":
-            lowest, session_queries = min(allowed.values(), default=1.0), set(sessions.record(row).values)
-            more = (
+            lowest = min(allowed.values(), default=1.0)
+            session_queries = set(sessions.record(row).values)
+            further = (
                 text
                 for text in completions(following, prefixes[row], k + len(session_queries))
                 if repeats or text not in session_queries
             )
-            allowed |= {text: lowest / (2 + place) for place, text in enumerate(more) if text not in allowed}
+            allowed |= {text: lowest / (2 + rank) for rank, text in enumerate(further) if text not in allowed}
         best = list(allowed.items())[:k]
         total = sum(score for _, score in best)
         rankings.append([(text, score / total) for text, score in best])

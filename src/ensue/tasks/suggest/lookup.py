@@ -42,16 +42,17 @@ class LookedUp:
 
     def expected(self, sessions: Index, queries: Index) -> Floats:
         """(pairs, ``SOURCES``) the probability of each query in its session; -1 is one as if it were typed half."""
-        shares, in_log = self.following.shares, queries >= 0
+        shares = self.following.shares
+        in_log = queries >= 0
         popular = np.full(len(queries), 0.5 / (self.following.totals.sum() + 1))
         popular[in_log] = shares[queries[in_log]]
         owners = np.repeat(np.arange(self.conditional.shape[0]), np.diff(self.conditional.indptr))
-        rest = 1 - np.bincount(owners, self.conditional.data, self.conditional.shape[0])
+        remainder = 1 - np.bincount(owners, self.conditional.data, self.conditional.shape[0])
         # The rows of a condition follow those of the one before it, one per session.
         rows = np.arange(len(CONDITIONS))[:, None] * len(self.last) + sessions
-        wanted = rows * len(shares) + np.where(in_log, queries, 0)
+        pair_keys = rows * len(shares) + np.where(in_log, queries, 0)
         keys = owners * len(shares) + self.conditional.indices
-        probabilities = values_at(keys, self.conditional.data, wanted) * in_log + rest[rows] * popular
+        probabilities = values_at(keys, self.conditional.data, pair_keys) * in_log + remainder[rows] * popular
         return np.concatenate([probabilities, popular[None]]).T
 
     def ranks(self, sessions: Index, queries: Index) -> Index:
@@ -86,14 +87,17 @@ def look_up(state: SuggestState, sessions: Histories, prefixes: Sequence[str]) -
         sessions: what was typed so far.
         prefixes: the text in the search box of each.
     """
-    settings, following, retrieval = state.shared, state.following, state.retrieval
+    settings = state.shared
+    following = state.following
+    retrieval = state.retrieval
     assert retrieval is not None
     query_ids, texts = following.query_ids(sessions)
     retrieved = retrieval.candidates(sessions, settings.retrieved, typed=settings.repeats, located=(query_ids, texts))
     conditional = state.shares.given(CONDITIONS, sessions, query_ids)
     looked_up = LookedUp([], retrieved, last_of_each(sessions, query_ids), following, conditional)
     size = 2 * settings.retrieved
-    popular, likely = following.by_frequency[:size], _highest_of_rows(conditional, size)
+    popular = following.by_frequency[:size]
+    likely = _highest_of_rows(conditional, size)
     for row, prefix in enumerate(prefixes):
         lists = [retrieved[row], *likely[row :: len(prefixes)], popular]
         if prefix:

@@ -75,7 +75,7 @@ class Network(nn.Module):
         """Return :meth:`attributions` by the attention to one memory."""
         read, _ = spell(candidates, (candidates != PADDING).sum(1))
         shares = self.writer.attention(memory, read)[:, :-1] * (read[:, 1:, None] != PADDING)
-        return put_in_place(shares, memory.places, (batch.words.shape[1], batch.words.shape[2]))
+        return put_in_place(shares, memory.positions, (batch.words.shape[1], batch.words.shape[2]))
 
 
 def score(writer: Decoder, memory: object, candidates: Tensor) -> Tensor:
@@ -95,20 +95,20 @@ def score(writer: Decoder, memory: object, candidates: Tensor) -> Tensor:
     return totals.masked_fill(lengths == 0, -torch.inf).view(rows, choices)
 
 
-def put_in_place(shares: Tensor, places: Tensor, shape: tuple[int, int]) -> Tensor:
-    """Attention over a memory as attention over the queries it was made of.
+def put_in_place(shares: Tensor, positions: Tensor, shape: tuple[int, int]) -> Tensor:
+    """Return attention over a memory as attention over the queries that it encodes.
 
     Args:
         shares: (rows, width, source).
-        places: (rows, source) where in turns x width each stands; -1 = nowhere, whose part goes to the others.
+        positions: (rows, source) the position of each in turns x width; -1 = none, whose weight goes to the others.
         shape: turns and width of the batch.
 
     Returns:
         (rows, width, turns, source width); each (turns x source width) sums to 1, or to 0 where there was nothing.
     """
-    # Places [4 5 -1] in 3 turns x 4 words are words 0 and 1 of turn 1; what the end token got goes to these two.
+    # Positions [4 5 -1] in 3 turns x 4 words are words 0 and 1 of turn 1; what the end token got goes to these two.
     rows, width, _ = shares.shape
-    shares = shares * (places >= 0)[:, None]
+    shares = shares * (positions >= 0)[:, None]
     shares = shares / shares.sum(2, keepdim=True).clamp(min=torch.finfo(shares.dtype).tiny)
-    where = places.clamp(min=0)[:, None].expand_as(shares)
-    return shares.new_zeros(rows, width, shape[0] * shape[1]).scatter_add(2, where, shares).view(rows, width, *shape)
+    targets = positions.clamp(min=0)[:, None].expand_as(shares)
+    return shares.new_zeros(rows, width, shape[0] * shape[1]).scatter_add(2, targets, shares).view(rows, width, *shape)

@@ -78,7 +78,9 @@ def restore(state: SuggestState, fitted: Fitted, folder: Path) -> None:
     mixture = state.metadata.mixture
     if mixture is not None and mixture.keys() != {*MIXED}:
         raise ValueError("the weights of the mixture in settings.json belong to another model")
-    state.floor, state.tokenizer, state.train_prints = fitted.floor, fitted.tokenizer, fitted.train_prints
+    state.floor = fitted.floor
+    state.tokenizer = fitted.tokenizer
+    state.train_prints = fitted.train_prints
     state.model = state.retrieval = fitted.retrieval
     if state.schedule is not None:
         state.read_network(folder, read_tensors(folder, NETWORK), bounded=state.model_name in {*CATALOGUE})
@@ -153,7 +155,8 @@ class SuggestPredictor(SuggestState):
         histories = data.histories
         values = pl.Series("query", histories.vocabulary.values, dtype=pl.String)
         crowd = Crowd(people_of(data), self.shared.min_users) if self.shared.min_users > 1 else None
-        counts, former = Retrieval.fit(histories, floor.kept(values), floor.words, crowd), self.retrieval
+        counts = Retrieval.fit(histories, floor.kept(values), floor.words, crowd)
+        former = self.retrieval
         assert former is not None
         self.retrieval = former.with_(counts, added(former.following, counts.following))
         self.rules = None

@@ -51,11 +51,11 @@ class PrefixRule:
     def read(self, prefixes: Sequence[str]) -> Typed:
         """One prefix a row; an empty one forbids nothing."""
         texts = [prefix.encode() for prefix in prefixes]
-        most = max(map(len, texts), default=0)
-        allowed = torch.zeros(len(texts), most + 1, self.count, dtype=torch.bool)
+        longest = max(map(len, texts), default=0)
+        allowed = torch.zeros(len(texts), longest + 1, self.count, dtype=torch.bool)
         for row, text in enumerate(texts):
-            for place in range(len(text)):
-                allowed[row, place, self._following(text[place:])] = True
+            for position in range(len(text)):
+                allowed[row, position, self._following(text[position:])] = True
             allowed[row, len(text) :] = True
         return Typed(allowed, self.sizes, torch.tensor([len(text) for text in texts], dtype=torch.long))
 

@@ -75,24 +75,27 @@ class Floor:
         if min_users < 1:
             raise SettingError(f"min_users: {min_users} is below 1; 1 suggests all but possible personal data")
         histories = queries.histories
-        values, ids = pl.Series(histories.vocabulary.values, dtype=pl.String), histories.ids.astype(np.int64) - FIRST
+        values = pl.Series(histories.vocabulary.values, dtype=pl.String)
+        ids = histories.ids.astype(np.int64) - FIRST
         if len(queries.users):
             counts, words, word_counts = queries.users, queries.words, queries.word_users
         else:
             pairs = pl.DataFrame({"id": ids, "session": histories.sequence_index()}).unique()
             counts = np.bincount(pairs["id"].to_numpy(), minlength=len(values))
-            named = looks_personal(values)[ids]
-            words, word_counts = count_words(values, ids[~named], histories.sequence_index()[~named])
+            is_personal = looks_personal(values)[ids]
+            words, word_counts = count_words(values, ids[~is_personal], histories.sequence_index()[~is_personal])
         typed = np.bincount(ids, minlength=len(values)) > 0
-        often, enough = values.filter(typed & (counts >= min_users)), words.filter(word_counts >= min_users)
-        personal, enough = looks_personal(often), enough.filter(~looks_personal(enough))
-        least = min_users if pair_users is None else pair_users
+        often = values.filter(typed & (counts >= min_users))
+        enough = words.filter(word_counts >= min_users)
+        personal = looks_personal(often)
+        enough = enough.filter(~looks_personal(enough))
+        min_pair_users = min_users if pair_users is None else pair_users
         return cls(
             min_users,
             "users" if len(queries.users) else "sessions",
             frozenset(often.filter(~personal)),
             frozenset(enough),
-            _together(queries, enough.sort(), least) if min_users > 1 else {},
+            _together(queries, enough.sort(), min_pair_users) if min_users > 1 else {},
             {"below": int(typed.sum()) - len(often), "personal": int(personal.sum())},
         )
 
@@ -133,7 +136,8 @@ class Floor:
             texts: any; that they be few is a matter of speed alone.
         """
         distinct = set(texts)
-        shown, doubtful = distinct & self.queries, []  # those of the log were looked through when they were counted
+        shown = distinct & self.queries
+        doubtful = []
         for text in distinct - shown:
             if not is_harmless(text):
                 doubtful.append(text)
@@ -142,14 +146,15 @@ class Floor:
         if doubtful:
             series = pl.Series("query", doubtful, dtype=pl.String)
             fine = self.allowed(series) & (normalise(series) == series).to_numpy()
-            shown.update(text for text, own in zip(doubtful, fine.tolist(), strict=True) if own)
+            shown.update(text for text, is_shown in zip(doubtful, fine.tolist(), strict=True) if is_shown)
         return shown
 
     def _composes(self, words: Sequence[str]) -> bool:
         """Return whether enough people typed each of some words, and each two of them in one query."""
         if not words or not self.words.issuperset(words):
             return False
-        distinct, nothing = sorted(set(words)), frozenset[str]()
+        distinct = sorted(set(words))
+        nothing = frozenset[str]()
         shared = (self.together.get(word, nothing).issuperset(distinct[at + 1 :]) for at, word in enumerate(distinct))
         return self.min_users == 1 or all(shared)
 
@@ -170,8 +175,10 @@ class Floor:
         lists = texts.str.split(" ")
         words = lists.explode().unique()
         rare = words.filter(~self._reached(words)).to_list()
-        kept = lists.to_frame("words").select(pl.col("words").list.filter(~pl.element().is_in(rare)).list.join(" "))
-        return kept.to_series().rename(texts.name)
+        common_words = lists.to_frame("words").select(
+            pl.col("words").list.filter(~pl.element().is_in(rare)).list.join(" ")
+        )
+        return common_words.to_series().rename(texts.name)
 
     def word_ids_allowed(self, tokenizer: QueryTokenizer) -> Mask:
         """(tokens,) whether a text with this token can be allowed at all, so that a beam need not try it.
@@ -188,9 +195,11 @@ class Floor:
 
     def _reached(self, words: pl.Series) -> Mask:
         """(words,) whether each word, by the spaces between them, may be part of what is shown."""
-        shown = {word for query in self.queries for word in query.split(" ")}
-        parts = words.str.extract_all(RUNS)
-        fine = [word in shown or self.words.issuperset(own) for word, own in zip(words, parts, strict=True)]
+        shown_words = {word for query in self.queries for word in query.split(" ")}
+        runs = words.str.extract_all(RUNS)
+        fine = [
+            word in shown_words or self.words.issuperset(word_runs) for word, word_runs in zip(words, runs, strict=True)
+        ]
         return np.array(fine, np.bool_) & ~looks_personal(words)
 
 
@@ -208,14 +217,15 @@ def bounded(queries: Queries, min_users: int) -> Queries:
     """
     if min_users == 1 or not len(queries.people):
         return queries
-    histories, people = queries.histories, queries.people.tolist()
+    histories = queries.histories
+    people = queries.people.tolist()
     stays = np.zeros(len(queries), np.bool_)
     sessions: dict[int, set[bytes]] = {}
     for row in range(len(queries) - 1, -1, -1):
-        counted = sessions.setdefault(people[row], set())
+        distinct = sessions.setdefault(people[row], set())
         session = histories.ids[histories.offsets[row] : histories.offsets[row + 1]].tobytes()
-        if session not in counted and len(counted) < MAX_SESSIONS:
-            counted.add(session)
+        if session not in distinct and len(distinct) < MAX_SESSIONS:
+            distinct.add(session)
             stays[row] = True
     return queries.select(stays)
 
@@ -229,18 +239,24 @@ def shared_steps(queries: Queries, floor: Floor) -> Histories:
     inside = owners[1:] == owners[:-1]
     columns = {"before": ids[:-1], "after": ids[1:], "person": people_of(queries)[owners[1:]]}
     steps = pl.DataFrame(columns).filter(pl.Series(inside)).unique()
-    made = steps.group_by("before", "after").len()
+    steps_by_people = steps.group_by("before", "after").len()
     values = pl.Series(histories.vocabulary.values, dtype=pl.String)
     words = _words_of(values, pl.Series(sorted(floor.words), dtype=pl.String)).unique()
-    cross = made.select("before", "after").join(words.rename({"text": "before", "word": "first"}), on="before")
+    cross = steps_by_people.select("before", "after").join(
+        words.rename({"text": "before", "word": "first"}), on="before"
+    )
     cross = cross.join(words.rename({"text": "after", "word": "second"}), on="after")
     had = steps.join(cross, on=["before", "after"]).select("first", "second", "person").unique()
     enough = had.group_by("first", "second").len().filter(pl.col("len") >= floor.min_users)
     rare = cross.join(enough, on=["first", "second"], how="anti").select("before", "after").unique()
     frequent = pl.lit(pl.Series(floor.kept(values)))
-    both = frequent.gather(pl.col("before")) & frequent.gather(pl.col("after"))
-    composed = cross.select("before", "after").unique().join(rare, on=["before", "after"], how="anti").filter(~both)
-    shared = pl.concat([made.filter(pl.col("len") >= floor.min_users).select("before", "after"), composed]).unique()
+    both_shown = frequent.gather(pl.col("before")) & frequent.gather(pl.col("after"))
+    composed = (
+        cross.select("before", "after").unique().join(rare, on=["before", "after"], how="anti").filter(~both_shown)
+    )
+    shared = pl.concat(
+        [steps_by_people.filter(pl.col("len") >= floor.min_users).select("before", "after"), composed]
+    ).unique()
     joined = pl.DataFrame(columns).join(
         shared.with_columns(joined=True), on=["before", "after"], how="left", maintain_order="left"
     )
@@ -266,16 +282,16 @@ def _together(queries: Queries, words: pl.Series, min_users: int) -> dict[str, f
         min_users: how many people.
     """
     histories = queries.histories
-    held = _words_of(pl.Series(histories.vocabulary.values, dtype=pl.String), words).unique()
-    pairs = held.join(held, on="text").filter(pl.col("word") < pl.col("word_right"))
+    words_of_texts = _words_of(pl.Series(histories.vocabulary.values, dtype=pl.String), words).unique()
+    pairs = words_of_texts.join(words_of_texts, on="text").filter(pl.col("word") < pl.col("word_right"))
     texts = histories.ids.astype(np.int64) - FIRST
     typed = pl.DataFrame({"text": texts, "person": people_of(queries)[histories.sequence_index()]}).unique()
     people = pairs.join(typed, on="text").select("word", "word_right", "person").unique()
     enough = people.group_by("word", "word_right").len().filter(pl.col("len") >= min_users)
-    found: dict[str, set[str]] = {}
+    partners: dict[str, set[str]] = {}
     for first, second in zip(words.gather(enough["word"]), words.gather(enough["word_right"]), strict=True):
-        found.setdefault(first, set()).add(second)
-    return {word: frozenset(others) for word, others in sorted(found.items())}
+        partners.setdefault(first, set()).add(second)
+    return {word: frozenset(later) for word, later in sorted(partners.items())}
 
 
 def prints(sessions: Histories) -> npt.NDArray[np.int32]:

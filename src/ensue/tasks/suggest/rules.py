@@ -38,8 +38,8 @@ def spellings(tokenizer: QueryTokenizer) -> list[bytes]:
     """Return the text of each token: a word and a space, or the bytes of a subword."""
     if tokenizer.kind == "words":
         return [f"{token} ".encode() for token in tokenizer.tokens]
-    shown = [*range(33, 127), *range(161, 173), *range(174, 256)]  # Radford et al. 2019: other bytes are 256 and up
-    hidden = (byte for byte in range(256) if byte not in set(shown))
-    table = {chr(byte): byte for byte in shown} | {chr(256 + place): byte for place, byte in enumerate(hidden)}
+    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]  # Radford et al. 2019: other bytes are 256 and up
+    hidden = (byte for byte in range(256) if byte not in set(printable))
+    table = {chr(byte): byte for byte in printable} | {chr(256 + number): byte for number, byte in enumerate(hidden)}
     special = (b"" for _ in range(FIRST))
     return [*special, *(bytes(table[mark] for mark in token) for token in tokenizer.tokens[FIRST:])]

@@ -216,9 +216,9 @@ def read_depth(depth: str, parts: str, least: int, most: int | None = None) -> t
     Raises:
         SettingError: it is not of that form, or has too few or too many parts.
     """
-    numbers = tuple(int(part) for part in depth.split("+") if part.strip().isdecimal())
-    right = len(numbers) == len(depth.split("+")) and least <= len(numbers) <= (most or len(numbers))
-    if not right or not numbers[-1]:
+    numbers = tuple(int(layers) for layers in depth.split("+") if layers.strip().isdecimal())
+    is_valid = len(numbers) == len(depth.split("+")) and least <= len(numbers) <= (most or len(numbers))
+    if not is_valid or not numbers[-1]:
         raise SettingError(f"depth is {depth!r}; give the layers of {parts}, the last at least 1")
     if sum(numbers) > DEEPEST:
         raise SettingError(f"depth is {depth}; it must be at most {DEEPEST} in all")

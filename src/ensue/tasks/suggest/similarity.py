@@ -42,8 +42,10 @@ class Similarity:
     """
 
     def __init__(self, shares: Shares) -> None:
-        self.shares, self.words = shares, shares.retrieval.after.words
-        counts, typed = shares.tables["after-words"].counts, shares.following.totals.sum()
+        self.shares = shares
+        self.words = shares.retrieval.after.words
+        counts = shares.tables["after-words"].counts
+        typed = shares.following.totals.sum()
         # The last, at -1, is that of a word that is not known.
         self.weights: Floats = np.log1p(typed / np.maximum(np.append(counts, 1.0), 1.0))
         topics = shares.retrieval.topics if len(shares.retrieval.topics) else np.zeros((len(counts), 1), np.float32)
@@ -67,7 +69,8 @@ class Similarity:
             return table
         typed = [*chain.from_iterable(sessions)]
         candidates = self._read([*typed, *texts])
-        queries, candidates = candidates[: len(typed)], candidates[len(typed) :]
+        queries = candidates[: len(typed)]
+        candidates = candidates[len(typed) :]
         ends = np.cumsum([len(values) for values in sessions])
         query_owners = np.repeat(np.arange(len(sessions)), np.diff(ends, prepend=0))
         # One row per session and one column per word of this call: True for the words of its last query, and of all.
@@ -77,12 +80,15 @@ class Similarity:
         is_last = np.isin(np.arange(len(queries)), ends - 1)[query_of_word]
         in_session = np.zeros((len(sessions), len(words)), np.bool_)
         in_last = in_session.copy()
-        session_of_word, query_codes = query_owners[query_of_word], codes[: len(query_of_word)]
+        session_of_word = query_owners[query_of_word]
+        query_codes = codes[: len(query_of_word)]
         in_session[session_of_word, query_codes] = True
         in_last[session_of_word[is_last], query_codes[is_last]] = True
         heavy = self.weights[self.places[words]]
-        text_of_word, text_codes = np.repeat(np.arange(len(texts)), sizes), codes[len(query_of_word) :]
-        word_weights, word_owners = heavy[text_codes], owners[text_of_word]
+        text_of_word = np.repeat(np.arange(len(texts)), sizes)
+        text_codes = codes[len(query_of_word) :]
+        word_weights = heavy[text_codes]
+        word_owners = owners[text_of_word]
         total, last, seen = (
             np.bincount(text_of_word, word_weights * mask, len(texts))
             for mask in (1.0, in_last[word_owners, text_codes], in_session[word_owners, text_codes])
@@ -103,7 +109,10 @@ class Similarity:
         """The words and the topic of each text."""
         new = [text for text in dict.fromkeys(texts) if text not in self.texts]
         if len(self.texts) + len(new) > MAX_TEXTS:
-            new, self.texts, self.numbers, self.places = [*dict.fromkeys(texts)], {}, {}, self.places[:0]
+            new = [*dict.fromkeys(texts)]
+            self.texts = {}
+            self.numbers = {}
+            self.places = self.places[:0]
         if new:
             lists = [[*dict.fromkeys(words_of(text))] for text in new]
             flat = np.array(
@@ -111,9 +120,10 @@ class Similarity:
             )
             added = [*self.numbers][len(self.places) :]
             self.places = np.concatenate([self.places, self.words.ids(added).astype(np.int64) - FIRST])
-            stops, places = np.cumsum([0, *map(len, lists)]), self.places[flat]
+            stops = np.cumsum([0, *map(len, lists)])
+            word_rows = self.places[flat]
             rows = sparse_between(stops, np.arange(len(flat)), np.ones(len(flat)), len(flat))
-            topics = _of_length_one(rows @ (self.vectors[places] * self.weights[places][:, None]))
+            topics = _of_length_one(rows @ (self.vectors[word_rows] * self.weights[word_rows][:, None]))
             self.texts.update(zip(new, map(_Text, np.split(flat, stops[1:-1]), topics), strict=True))
         return [self.texts[text] for text in texts]
 

@@ -32,7 +32,9 @@ class Spelling:
         """The tokens of each normalised text; one without any is a single unknown token. They must not be changed."""
         new = [text for text in dict.fromkeys(texts) if text not in self.texts]
         if len(self.texts) + len(new) > MAX_TEXTS:
-            new, self.texts, self.words = [*dict.fromkeys(texts)], {}, {}
+            new = [*dict.fromkeys(texts)]
+            self.texts = {}
+            self.words = {}
         if new:
             lists = [text.split(" ") if text else [] for text in new]
             new_words = [word for word in dict.fromkeys(chain.from_iterable(lists)) if word not in self.words]

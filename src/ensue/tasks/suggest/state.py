@@ -50,7 +50,12 @@ class SuggestState(State[Network]):
         MODELS.require(model, "best")
         name, preset = BEST if model == "best" else (model, RERANKED if model == RERANKER else {})
         self.model_name, defaults, schedule = name, *MODELS[name][1:]
-        network_options = {field.name for part in (defaults, schedule) if part is not None for field in fields(part)}
+        network_options = {
+            field.name
+            for defaults_part in (defaults, schedule)
+            if defaults_part is not None
+            for field in fields(defaults_part)
+        }
         self.chooses = model == "best" and not (network_options - {"refit"}) & settings.keys()
         """Whether training may end without a network: under ``best``, unless a setting of the network is given."""
         self.settings, self.schedule, self.shared = changed({**preset, **by_hand(settings)}, defaults, schedule, SHARED)
@@ -103,11 +108,11 @@ class SuggestState(State[Network]):
             min_users: people who must have typed a query or a word.
             pair_users: people who must share an association; as many unless stated.
         """
-        least = min_users if pair_users is None else pair_users
+        min_pair_users = min_users if pair_users is None else pair_users
         values = pl.Series("query", data.histories.vocabulary.values, dtype=pl.String)
-        self.floor = floor = Floor.of(data, min_users, least)
+        self.floor = floor = Floor.of(data, min_users, min_pair_users)
         topics = self.shared.retrieved > 0
-        crowd = Crowd(people_of(data), least) if min_users > 1 else None
+        crowd = Crowd(people_of(data), min_pair_users) if min_users > 1 else None
         self.retrieval = Retrieval.fit(data.histories, floor.kept(values), floor.words, crowd, topics=topics)
         self.rules = None
 
@@ -115,9 +120,12 @@ class SuggestState(State[Network]):
         """The same tokens over the counts of another log, without a network: nothing of it is ever shown or kept."""
         other = copy(self)
         other.count(data, min_users, pair_users)
-        other.model, other.schedule, other.rules = other.retrieval, None, self.search_rules()
+        other.model = other.retrieval
+        other.schedule = None
+        other.rules = self.search_rules()
         other.metadata = copy(self.metadata)
-        other.metadata.mixture, other.metadata.mix = dict.fromkeys(MIXED, 0.0), None
+        other.metadata.mixture = dict.fromkeys(MIXED, 0.0)
+        other.metadata.mix = None
         return other
 
     def search_rules(self) -> Rules:

@@ -34,9 +34,10 @@ LEARNED_ORDER = (
     "found_in_pool", "mixture", "mix", "shortlist", "validation_mrr", "word_cost", "validation_bleu",
 )  # fmt: skip
 """Metadata from held-out sessions that a refit on the whole log takes over."""
-WANTED = 1000
+MIN_TARGETS = 1000
 """Held-out targets that say how to order suggestions, if ..."""
-LEAST_SHARE, MOST_SHARE = 0.1, 1 / 3
+MIN_SHARE = 0.1
+MAX_SHARE = 1 / 3
 """... they are no more than a third of the log; of a large log it is a tenth. All are learned in the end."""
 
 
@@ -50,24 +51,24 @@ def split(state: SuggestState, data: Queries, valid: Queries | None) -> Split[Qu
     rule = "as marked in the file: trained on the sessions of train only" if has_parts else ""
     refit = state.schedule is not None and state.schedule.refit
     if state.schedule is None:
-        parts = Split(train, None, rule=rule)
+        result = Split(train, None, rule=rule)
     elif valid is not None:
-        parts = _with_validation(train, valid, rule, refit=refit)
+        result = _with_validation(train, valid, rule, refit=refit)
     elif has_parts and "valid" in names:
         held_out = data.part("valid", novel=bool(data.novel[(data.parts == "valid").to_numpy()].any()))
         kind = " that the file marks as novel" if len(held_out) < len(data.part("valid")) else ""
         rule = f"as marked in the file: {plural(len(train), 'session')} in train, {len(held_out):,} in valid{kind}"
         full = data.select(data.parts.is_in(["train", "valid"]).to_numpy()) if refit else None
-        parts = Split(train, held_out, full, f"{rule}, used for the final training" if refit else rule)
+        result = Split(train, held_out, full, f"{rule}, used for the final training" if refit else rule)
     else:
         num_targets = int(np.maximum(train.histories.lengths - 1, 0).sum())
-        share = min(max(LEAST_SHARE, WANTED / max(num_targets, 1)), MOST_SHARE if refit else LEAST_SHARE)
+        share = min(max(MIN_SHARE, MIN_TARGETS / max(num_targets, 1)), MAX_SHARE if refit else MIN_SHARE)
         earlier, held_out, rule = hold_out_queries(train, share, absolute=dated(train.histories))
-        parts = Split(earlier, held_out, train if refit else None, rule)
-    require_pairs(parts.train, "training data")
-    if parts.valid is not None:
-        require_pairs(parts.valid, "validation data")
-    return parts
+        result = Split(earlier, held_out, train if refit else None, rule)
+    require_pairs(result.train, "training data")
+    if result.valid is not None:
+        require_pairs(result.valid, "validation data")
+    return result
 
 
 def _with_validation(train: Queries, valid: Queries, rule: str, *, refit: bool) -> Split[Queries]:
@@ -97,14 +98,14 @@ def train(
     A network costs hundreds of times what counting does. Where not even a ranking learned from all sessions is
     significantly better than counting, little can be learned, and ``best`` trains none.
     """
-    counted = None
+    count_based = None
     if state.chooses and state.shared.retrieved:
         full = split.train if split.full is None else split.full
         learn_words(state, full)
         if not _is_network_worthwhile(state, full):
             state.metadata.notes += split.notes
             return replace(split, full=None)
-        counted = state.metadata
+        count_based = state.metadata
     learn_words(state, split.train)
     if state.schedule is None:
         state.model = state.retrieval
@@ -113,25 +114,25 @@ def train(
         return split
     assert split.valid is not None
     yield from _train(state, split.train, split.valid, "fit", checkpoint)
-    leader = learn_order(state, split.valid, counted)
+    leader = learn_order(state, split.valid, count_based)
     if leader is not None:
-        _settle(state, leader, counted if leader == RERANKER else None, "the network mixed with it")
+        _settle(state, leader, count_based if leader == RERANKER else None, "the network mixed with it")
     return split
 
 
 def refit(state: SuggestState, full: Queries, checkpoint: Checkpoint) -> Iterator[Report]:
     """Count all sessions, and train the network on them for as many epochs as were best."""
-    chosen = state.metadata
+    held_out = state.metadata
     learn_words(state, full)
     metadata = state.metadata
     for name in LEARNED_ORDER:
-        setattr(metadata, name, getattr(chosen, name))
+        setattr(metadata, name, getattr(held_out, name))
     if state.schedule is None:
         _use_counts(state)
     else:
-        yield from _train(state, full, None, "refit", checkpoint.sibling(".refit"), chosen.epochs)
-        metadata.epochs, metadata.validation_loss = chosen.epochs, chosen.validation_loss
-    metadata.notes += [note for note in chosen.notes if note not in metadata.notes]
+        yield from _train(state, full, None, "refit", checkpoint.sibling(".refit"), held_out.epochs)
+        metadata.epochs, metadata.validation_loss = held_out.epochs, held_out.validation_loss
+    metadata.notes += [note for note in held_out.notes if note not in metadata.notes]
 
 
 def finish(state: SuggestState, split: Split[Queries]) -> None:
@@ -146,9 +147,10 @@ def example(state: SuggestState, valid: Queries, index: int) -> Example | None:
     if state.shared.min_users == 1:
         return of_history(session) if state.floor.queries.issuperset(session.values) else None
     last = History(session.values[-2:])
-    following, (before, after) = state.following, (state.following.vocabulary.id(query) for query in last.values)
-    _, followers, _ = following.follow(np.array([before - FIRST]), np.array([len(following.queries)]))
-    return of_history(last) if after - FIRST in followers else None
+    following = state.following
+    (earlier, later) = (state.following.vocabulary.id(query) for query in last.values)
+    _, followers, _ = following.follow(np.array([earlier - FIRST]), np.array([len(following.queries)]))
+    return of_history(last) if later - FIRST in followers else None
 
 
 def _is_network_worthwhile(state: SuggestState, data: Queries) -> bool:
@@ -187,7 +189,10 @@ def _settle(state: SuggestState, leader: str, order: Metadata | None, beaten: st
     for name in LEARNED_ORDER:
         if order is not None or name != "validation_mrr":
             setattr(metadata, name, getattr(order or Metadata, name))
-    state.model_name, state.settings, state.schedule, state.optimizer = leader, None, None, None
+    state.model_name = leader
+    state.settings = None
+    state.schedule = None
+    state.optimizer = None
     _use_counts(state)
 
 
@@ -201,24 +206,25 @@ def _use_counts(state: SuggestState) -> None:
 
 def learn_words(state: SuggestState, data: Queries) -> None:
     """Take the floor, the tokens, the counts and the metadata from the training data."""
-    own, histories = state.shared, data.histories
+    settings = state.shared
+    histories = data.histories
     values = pl.Series("query", histories.vocabulary.values, dtype=pl.String)
-    state.count(data, own.min_users)
+    state.count(data, settings.min_users)
     floor = state.floor
     common = floor.common(values)
     nothing = "no query was" if floor.words else "no query and no word was"
     if not floor.queries and (state.schedule is None or not (common != "").any()):
         raise DataError(
-            f"training data: {nothing} typed by {own.min_users} {floor.counted}, so nothing could ever be "
+            f"training data: {nothing} typed by {settings.min_users} {floor.counted}, so nothing could ever be "
             "suggested; give a larger log, or lower --min-users (min_users)"
         )
     typed = histories.ids.astype(np.int64) - FIRST
-    if own.min_users > 1:  # each person counts once
+    if settings.min_users > 1:  # each person counts once
         people = people_of(data)[histories.sequence_index()]
         typed = pl.DataFrame({"query": typed, "person": people}).unique()["query"].to_numpy()
     counts = np.bincount(typed, minlength=len(values))
     state.tokenizer = QueryTokenizer.fit(
-        common, counts, kind=_kind(own.tokens, common), min_count=own.min_count, size=own.vocabulary_size
+        common, counts, kind=_kind(settings.tokens, common), min_count=settings.min_count, size=settings.vocabulary_size
     )
     state.train_prints = torch.from_numpy(np.unique(prints(shared_steps(data, floor))))
     used = values.gather(np.unique(histories.ids).astype(np.int64) - FIRST)
@@ -241,11 +247,14 @@ def _kind(tokens: str, queries: pl.Series) -> Kind:
 
 def note_cuts(state: SuggestState, data: Sessions) -> None:
     """Say what the caps did."""
-    own, notes = state.shared, state.metadata.notes
+    settings = state.shared
+    notes = state.metadata.notes
     if data.cut_sessions:
-        notes.append(f"trained in windows: {plural(data.cut_sessions, 'session')} of more than {own.turns} queries")
+        notes.append(
+            f"trained in windows: {plural(data.cut_sessions, 'session')} of more than {settings.turns} queries"
+        )
     if data.cut_queries:
-        notes.append(f"cut to {own.query_tokens} tokens: {plural(data.cut_queries, 'query', 'queries')}")
+        notes.append(f"cut to {settings.query_tokens} tokens: {plural(data.cut_queries, 'query', 'queries')}")
 
 
 def fitted(schedule: Schedule, rows: int, targets: int) -> Schedule:
@@ -253,11 +262,11 @@ def fitted(schedule: Schedule, rows: int, targets: int) -> Schedule:
 
     Training stops on a plateau long before the last step, and of few steps none may be left after the paper's rise.
     """
-    found = schedule.fitted(rows, targets)
-    if found.warm_up is None:
-        return found
-    steps = found.epochs * -(-rows // found.batch_size)
-    return replace(found, warm_up=max(1, min(found.warm_up, steps // RISING)))
+    stretched = schedule.fitted(rows, targets)
+    if stretched.warm_up is None:
+        return stretched
+    steps = stretched.epochs * -(-rows // stretched.batch_size)
+    return replace(stretched, warm_up=max(1, min(stretched.warm_up, steps // RISING)))
 
 
 def _train(

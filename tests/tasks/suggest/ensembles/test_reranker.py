@@ -15,7 +15,7 @@ from ensue import History
 from ensue.data.histories import Histories
 from ensue.data.queries import Queries
 from ensue.tasks.suggest.baselines.counting import RepeatLast
-from ensue.tasks.suggest.candidates import EVERY, FEATURES, MIXED, Candidates, features, shares
+from ensue.tasks.suggest.candidates import ALL_FEATURES, FEATURES, MIXED, Candidates, features, shares
 from ensue.tasks.suggest.catalogue import COUNTING
 from ensue.tasks.suggest.ensembles import reranker
 from ensue.tasks.suggest.ensembles.consensus import choose_cost
@@ -45,7 +45,7 @@ def test_features_by_hand() -> None:
     mixture = dict(zip(MIXED, (0.5, 0.1, 0.1, 0.1, 0.1, 0.1), strict=True))
     unseen = {**written, "count": 0}
     table = features(candidates_of(written, {**other, "expected": (0.5, 0, 0, 0, 0.25)}, unseen), 1.0, mixture, 10)
-    rows = [dict(zip(EVERY, row, strict=True)) for row in table.tolist()]
+    rows = [dict(zip(ALL_FEATURES, row, strict=True)) for row in table.tolist()]
     assert [rows[0][name] for name in FEATURES] == pytest.approx(
         [math.log(0.02), math.log(0.02) / 3, 1, 0, 0, math.log(4), math.log(10), 0, 3]
     )

@@ -228,8 +228,8 @@ def added(old: MostFrequentNext, new: MostFrequentNext) -> MostFrequentNext:
     for model in (old, new):
         query_ids = vocabulary.ids(model.queries).astype(np.int64) - FIRST
         totals[query_ids] += model.totals
-        before = np.repeat(query_ids, np.diff(model.rows))
-        frames.append(pl.DataFrame({"before": before, "after": query_ids[model.followers], "count": model.counts}))
+        first_ids = np.repeat(query_ids, np.diff(model.rows))
+        frames.append(pl.DataFrame({"before": first_ids, "after": query_ids[model.followers], "count": model.counts}))
     pairs = pl.concat(frames).with_row_index("first").group_by("before", "after")
     return MostFrequentNext.of(queries, totals, pairs.agg(pl.col("count").sum(), pl.col("first").min()))
 

@@ -119,8 +119,10 @@ class Retrieval:
         table = following.vocabulary.ids(values).astype(np.int64) - FIRST
         query_ids = table[sessions.ids.astype(np.int64) - FIRST] if len(values) else np.empty(0, np.int64)
         pairs = count_pairs(query_ids, sessions.sequence_index(), len(following.queries), crowd)
-        after = After.fit(sessions, query_ids, words, crowd)
-        return cls(following, pairs, after, word_vectors(sessions, after.words, crowd) if topics else _no_topics())
+        after_words = After.fit(sessions, query_ids, words, crowd)
+        return cls(
+            following, pairs, after_words, word_vectors(sessions, after_words.words, crowd) if topics else _no_topics()
+        )
 
     def with_(self, new: Retrieval, following: MostFrequentNext) -> Retrieval:
         """Return the counts of two logs together, whose followers together are ``following``."""
@@ -130,8 +132,8 @@ class Retrieval:
         pairs = self.co_occurrence.with_(
             new.co_occurrence, (old_ids, old_ids), (new_ids, new_ids), len(following.queries)
         )
-        after = self.after.with_(new.after, old_ids, new_ids)
-        return Retrieval(following, pairs, after, moved(self.topics, self.after.words, after.words))
+        after_words = self.after.with_(new.after, old_ids, new_ids)
+        return Retrieval(following, pairs, after_words, moved(self.topics, self.after.words, after_words.words))
 
     def without_topics(self) -> Retrieval:
         """Return the retrieval without the word topics."""

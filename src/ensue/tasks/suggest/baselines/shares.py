@@ -55,14 +55,16 @@ class Shares:
     """
 
     def __init__(self, retrieval: Retrieval) -> None:
-        self.retrieval, self.following = retrieval, retrieval.following
+        self.retrieval = retrieval
+        self.following = retrieval.following
 
     @cached_property
     def tables(self) -> dict[str, _Conditional]:
         """Probabilities by the name of their condition."""
-        following, after = self.following, self.retrieval.after
+        following = self.following
+        after_words = self.retrieval.after
         followed = Table(following.rows, following.followers, following.counts.astype(np.float32))
-        tables = (followed, self.retrieval.co_occurrence, after.by_word, after.by_turn)
+        tables = (followed, self.retrieval.co_occurrence, after_words.by_word, after_words.by_turn)
         num_queries = len(following.queries)
         return {name: _conditional(table, num_queries) for name, table in zip(CONDITIONS, tables, strict=True)}
 
@@ -79,7 +81,7 @@ class Shares:
         Args:
             names: of conditions.
             sessions: what was typed so far.
-            query_ids: (events,) of :meth:`.MostFrequentNext.places`.
+            query_ids: (events,) of :meth:`.MostFrequentNext.query_ids`.
             by_query: whether each typed query has a row of its own, for its contribution to the session's row.
 
         Returns:
@@ -90,7 +92,9 @@ class Shares:
         num_rows = len(query_ids) if by_query else len(sessions)
         sizes = [len(table.counts) for table in self.tables.values()]
         starts = dict(zip(self.tables, np.cumsum(sizes) - sizes, strict=True))
-        rows, columns, shares = [], [], []
+        rows = []
+        columns = []
+        shares = []
         for number, name in enumerate(names):
             events, values, weights = self._values(name, sessions, query_ids)
             totals = np.bincount(owners[events], weights, len(sessions))
@@ -148,15 +152,15 @@ class Shares:
         query_ids, texts = self.following.query_ids(sessions)
         owners, popular_ids = self.following.popular(k + sessions.lengths)
         frames = [pl.DataFrame({"session": owners, "id": popular_ids, "share": np.zeros(len(popular_ids))})]
-        rest = np.ones(len(sessions))  # the probability that is left for all queries by their popularity
+        remainder = np.ones(len(sessions))  # the probability that is left for all queries by their popularity
         if name != "popular":
             rows = self.given([name], sessions, query_ids)
             owners = np.repeat(np.arange(len(sessions)), np.diff(rows.indptr))
-            rest -= np.bincount(owners, rows.data, len(sessions))
+            remainder -= np.bincount(owners, rows.data, len(sessions))
             frames.append(pl.DataFrame({"session": owners, "id": rows.indices.astype(np.int64), "share": rows.data}))
         frame = pl.concat(frames).group_by("session", "id").agg(pl.col("share").sum())
         owners, ids = frame["session"].to_numpy(), frame["id"].to_numpy()
-        score = np.round(frame["share"].to_numpy() + rest[owners] * self.following.shares[ids], 12)
+        score = np.round(frame["share"].to_numpy() + remainder[owners] * self.following.shares[ids], 12)
         rank = np.empty(len(self.following.queries), np.int64)
         rank[self.following.by_frequency] = np.arange(len(rank))
         frame = pl.DataFrame({"session": owners, "id": ids, "score": score, "rank": rank[ids]})
@@ -166,7 +170,8 @@ class Shares:
 
 def _conditional(table: Table, num_queries: int) -> _Conditional:
     """Return the first part of P(q | g), one row per value of the condition."""
-    owners, sizes = table.owners(), np.diff(table.rows)
+    owners = table.owners()
+    sizes = np.diff(table.rows)
     counts = np.bincount(owners, table.weights, len(sizes)).astype(np.float64)
     # Entries by value and falling count; one is among the first of its value if its place in the group is below the
     # limit. Then back to the order of the table.

@@ -103,7 +103,7 @@ def choose_cost(
     def measure(first: Index) -> tuple[float, Floats]:
         # What leads pushes the answer one place down unless it stood before it already, or is the answer.
         ranks = np.where(first == answers, 1.0, 1 + num_above + ~is_above[first])
-        leading = pl.Series("query", [texts[place] for place in first.tolist()], dtype=pl.String)
+        leading = pl.Series("query", [texts[row] for row in first.tolist()], dtype=pl.String)
         bleu = float(metrics.bleu(metrics.ngram_counts(leading, targets).sum(0)))
         return bleu, np.where(has_answer, 1 / ranks, 0.0)
 

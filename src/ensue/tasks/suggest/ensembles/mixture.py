@@ -21,10 +21,10 @@ def learn_mixture(probabilities: Floats) -> Floats:
     Args:
         probabilities: (targets, parts) of what came by each; a target that no part expects says nothing.
     """
-    known = probabilities[probabilities.sum(1) > 0]
+    explained = probabilities[probabilities.sum(1) > 0]
     weights: Floats = np.full(probabilities.shape[1], 1 / probabilities.shape[1])
     for _ in range(STEPS):
-        owed = known * weights
+        owed = explained * weights
         owed /= owed.sum(1, keepdims=True)
-        weights = (owed.sum(0) + PRIOR) / (len(known) + PRIOR * len(weights))
+        weights = (owed.sum(0) + PRIOR) / (len(explained) + PRIOR * len(weights))
     return weights

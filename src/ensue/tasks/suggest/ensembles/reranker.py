@@ -24,7 +24,16 @@ from ensue.data.queries import Queries, prefixes
 from ensue.learning import ensemble
 from ensue.metrics import Floats
 from ensue.significance import exceeds_standard_error, significantly_positive
-from ensue.tasks.suggest.candidates import EVERY, MIXED, MIXTURE, NETWORK, Candidates, features, probabilities, shares
+from ensue.tasks.suggest.candidates import (
+    ALL_FEATURES,
+    MIXED,
+    MIXTURE,
+    NETWORK,
+    Candidates,
+    features,
+    probabilities,
+    shares,
+)
 from ensue.tasks.suggest.catalogue import COUNTING, RERANKER
 from ensue.tasks.suggest.dataset import latest
 from ensue.tasks.suggest.ensembles.consensus import choose_cost
@@ -34,18 +43,18 @@ from ensue.tasks.suggest.metadata import Metadata
 from ensue.tasks.suggest.state import SuggestState
 from ensue.vocabulary import FIRST
 
-MOST = 1000
+MAX_TARGETS = 1000
 """Held-out targets that are looked at, drawn at random, the same ones every time."""
-MOST_COUNTED = 5000
+MAX_COUNTED_TARGETS = 5000
 """Maximum number of held-out targets without a network, where scoring is cheap."""
 PRIORS = (1.0, 10.0, 100.0)
 """Strengths of the prior that are tried; above the last the mixture orders alone."""
 FOLDS = 5
 SHORTLISTS = (10, 20, 40)
 """Numbers of retrieved queries per answer that the network scores; where none is enough, it scores all."""
-CENTER = np.array([float(name == MIXTURE) for name in EVERY])
+CENTER = np.array([float(name == MIXTURE) for name in ALL_FEATURES])
 """Mean of the prior, under which the mixture ranks."""
-SHOWN = 10
+CUTOFF = 10
 
 
 class _HeldOut(NamedTuple):
@@ -65,7 +74,7 @@ class _Targets(NamedTuple):
     true: pl.Series
     folds: Index
     """(targets,) those of a fold are learned together."""
-    drawn: int
+    num_targets: int
     """Number of targets, those without candidates included."""
 
 
@@ -86,19 +95,20 @@ def learn_counted_order(state: SuggestState, data: Queries) -> tuple[str, bool]:
     groups: list[Candidates] = []
     targets_of: list[Index] = []
     true: list[str] = []
-    owners, fold_of = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+    owners = [np.empty(0, np.int64)]
+    fold_of = [np.empty(0, np.int64)]
     ranked: dict[str, list[Floats]] = {name: [] for name in COUNTING}
     # Who reaches the floor in all of the log reaches that part of it in the other folds; users count over the file.
     pair_users = -(-state.shared.min_users * (FOLDS - 1) // FOLDS)
-    least = state.shared.min_users if len(data.users) else pair_users
-    drawn = 0
+    min_query_users = state.shared.min_users if len(data.users) else pair_users
+    num_targets = 0
     for fold in range(FOLDS):
-        held_out, others = data.select(folds == fold), data.select(folds != fold)
-        if not len(held_out) or not len(others) or int(held_out.histories.lengths.max()) < 2:
+        held_out, training = data.select(folds == fold), data.select(folds != fold)
+        if not len(held_out) or not len(training) or int(held_out.histories.lengths.max()) < 2:
             continue
-        targets = _draw(held_out, state.shared.turns, MOST_COUNTED // FOLDS)
-        drawn += len(targets.true)
-        other = state.counted_on(others, least, pair_users)
+        targets = _draw(held_out, state.shared.turns, MAX_COUNTED_TARGETS // FOLDS)
+        num_targets += len(targets.true)
+        other = state.counted_on(training, min_query_users, pair_users)
         is_rankable = np.array(
             [
                 other.following.vocabulary.id(text) >= FIRST or text in record.values
@@ -106,8 +116,9 @@ def learn_counted_order(state: SuggestState, data: Queries) -> tuple[str, bool]:
             ],
             np.bool_,
         )
-        sessions, queries = targets.sessions.select(is_rankable), targets.true.filter(is_rankable)
-        groups.append(consider(other, sessions, SHOWN, [""] * len(sessions)))
+        sessions = targets.sessions.select(is_rankable)
+        queries = targets.true.filter(is_rankable)
+        groups.append(consider(other, sessions, CUTOFF, [""] * len(sessions)))
         targets_of.append(np.arange(len(true), len(true) + len(queries)))
         true += queries.to_list()
         owners.append(targets.owners[is_rankable] + owners[-1].max(initial=-1) + 1)
@@ -115,9 +126,10 @@ def learn_counted_order(state: SuggestState, data: Queries) -> tuple[str, bool]:
         for name in COUNTING:
             ranked[name].append(_ranks(other, name, sessions, queries))
     if not groups:
-        groups, targets_of = [consider(state, data.histories.select(slice(0, 0)), SHOWN, [])], [np.empty(0, np.int64)]
+        groups = [consider(state, data.histories.select(slice(0, 0)), CUTOFF, [])]
+        targets_of = [np.empty(0, np.int64)]
     candidates = Candidates.join(groups, targets_of)
-    pooled = _Targets(candidates, pl.Series("query", true, dtype=pl.String), np.concatenate(fold_of), drawn)
+    pooled = _Targets(candidates, pl.Series("query", true, dtype=pl.String), np.concatenate(fold_of), num_targets)
     reciprocal = {name: np.concatenate([np.empty(0), *ranks]) for name, ranks in ranked.items()}
     mixed = _learn_mix(state, pooled, reciprocal, writes=False)
     figures = state.metadata.validation_mrr
@@ -138,13 +150,14 @@ def learn_order(state: SuggestState, held: Queries, counted: Metadata | None = N
     Returns:
         ``RERANKER`` or the counting model that ranks better than all of it, if one does.
     """
-    settings, metadata = state.shared, state.metadata
+    settings = state.shared
+    metadata = state.metadata
     if not settings.retrieved and settings.first == "likeliest":
         return None
-    targets = _draw(held, settings.turns, MOST)
+    targets = _draw(held, settings.turns, MAX_TARGETS)
     if settings.retrieved:
         metadata.mixture = dict.fromkeys(MIXED, 1 / len(MIXED))
-    candidates = consider(state, targets.sessions, SHOWN, [""] * len(targets.true))
+    candidates = consider(state, targets.sessions, CUTOFF, [""] * len(targets.true))
     pooled = _Targets(candidates, targets.true, targets.owners % FOLDS, len(targets.true))
     if not settings.retrieved:
         _choose_first(state, pooled)
@@ -171,8 +184,8 @@ def _draw(held: Queries, turns: int, most: int) -> _HeldOut:
 
 def _ranks(state: SuggestState, name: str, sessions: Histories, true: pl.Series) -> Floats:
     """(targets,) one over the rank of what came by a counting model."""
-    suggestions = count(state, name, sessions, SHOWN)
-    return metrics.reciprocal_rank(metrics.text_ranks(suggestions.texts, suggestions.offsets, true), SHOWN)
+    suggestions = count(state, name, sessions, CUTOFF)
+    return metrics.reciprocal_rank(metrics.text_ranks(suggestions.texts, suggestions.offsets, true), CUTOFF)
 
 
 def _learn_mix(state: SuggestState, targets: _Targets, ranked: Mapping[str, Floats], *, writes: bool) -> Floats:
@@ -184,25 +197,28 @@ def _learn_mix(state: SuggestState, targets: _Targets, ranked: Mapping[str, Floa
         ranked: (targets,) one over the rank of what came, by each counting model.
         writes: whether a network takes part.
     """
-    metadata, tokens, candidates = state.metadata, state.metadata.tokens, targets.candidates
+    metadata = state.metadata
+    tokens = state.metadata.tokens
+    candidates = targets.candidates
     answers = _answers(candidates, targets.true)
     weights = learn_mixture(probabilities(candidates.select(answers[answers >= 0]), tokens)[:, 0 if writes else 1 :])
     weights = weights if writes else np.concatenate([[0.0], weights])
     metadata.mixture = {name: float(f"{weight:.6g}") for name, weight in zip(MIXED, weights.tolist(), strict=True)}
     table = features(candidates, state.shared.exponent, metadata.mixture, tokens)
-    metadata.found_in_pool = round(float((answers >= 0).sum()) / max(targets.drawn, 1), 4)
+    metadata.found_in_pool = round(float((answers >= 0).sum()) / max(targets.num_targets, 1), 4)
     alone = {NETWORK: "a_token", MIXTURE: MIXTURE} if writes else {MIXTURE: MIXTURE}
     reciprocal = {
-        key: _reciprocal(table[:, EVERY.index(name)], candidates.owners, answers) for key, name in alone.items()
+        key: _reciprocal(table[:, ALL_FEATURES.index(name)], candidates.owners, answers) for key, name in alone.items()
     }
     strength, reciprocal["mixed"] = _choose_strength(
         table, candidates.owners, answers, targets.folds, reciprocal[MIXTURE]
     )
     mix = fit_order(table, candidates.owners, answers, strength, CENTER)
-    metadata.mix = {name: float(f"{weight:.6g}") for name, weight in zip(EVERY, mix.tolist(), strict=True)}
+    metadata.mix = {name: float(f"{weight:.6g}") for name, weight in zip(ALL_FEATURES, mix.tolist(), strict=True)}
     ranks = {**reciprocal, **ranked}
     metadata.validation_mrr = {
-        name: round(float(ranks_of_model.sum()) / max(targets.drawn, 1), 5) for name, ranks_of_model in ranks.items()
+        name: round(float(ranks_of_model.sum()) / max(targets.num_targets, 1), 5)
+        for name, ranks_of_model in ranks.items()
     }
     if writes:
         candidates = _cut_pools(state, candidates, answers)
@@ -215,7 +231,8 @@ def _cut_pools(state: SuggestState, candidates: Candidates, answers: Index) -> C
 
     The choice is the smallest number with which the MRR is within a standard error of that of all, paired by targets.
     """
-    metadata, exponent = state.metadata, state.shared.exponent
+    metadata = state.metadata
+    exponent = state.shared.exponent
     scores = scored(candidates, metadata, exponent, metadata.tokens)
     reciprocal = _reciprocal(scores, candidates.owners, answers)
     for size in SHORTLISTS:
@@ -239,10 +256,10 @@ def _answers(candidates: Candidates, true: pl.Series) -> Index:
 def _choose_first(state: SuggestState, targets: _Targets) -> None:
     """Choose the cost per word for the suggestion ranked first."""
     if state.shared.first == "consensus":
-        candidates = targets.candidates.select(targets.candidates.owners < MOST)
+        candidates = targets.candidates.select(targets.candidates.owners < MAX_TARGETS)
         weights = shares(values(state, candidates), candidates.owners)
         state.metadata.word_cost, state.metadata.validation_bleu = choose_cost(
-            candidates.texts.tolist(), weights, candidates.owners, targets.true[:MOST]
+            candidates.texts.tolist(), weights, candidates.owners, targets.true[:MAX_TARGETS]
         )
 
 
@@ -264,8 +281,8 @@ def _choose_strength(
     for strength in PRIORS[::-1]:
         scores = np.zeros(len(table))
         for fold in range(FOLDS):
-            others = np.where(folds == fold, -1, answers)
-            weights[fold] = fold_weights = fit_order(table, owners, others, strength, CENTER, weights[fold])
+            training_answers = np.where(folds == fold, -1, answers)
+            weights[fold] = fold_weights = fit_order(table, owners, training_answers, strength, CENTER, weights[fold])
             held_out = folds[owners] == fold
             scores[held_out] = table[held_out] @ fold_weights
         tried.append((strength, _reciprocal(scores, owners, answers)))
@@ -310,8 +327,8 @@ def fit_order(
 
 
 def _reciprocal(scores: Floats, owners: Index, answers: Index) -> Floats:
-    """(targets,) one over the rank of each answer, after all that tie with it; 0 beyond ``SHOWN``, and of -1."""
+    """(targets,) one over the rank of each answer, after all that tie with it; 0 beyond ``CUTOFF``, and of -1."""
     has_answer = answers >= 0
     of_answers = np.append(scores, np.inf)[answers]
     ranks = np.bincount(owners, scores >= of_answers[owners], len(answers))
-    return metrics.reciprocal_rank(np.where(has_answer, ranks, np.inf), SHOWN)
+    return metrics.reciprocal_rank(np.where(has_answer, ranks, np.inf), CUTOFF)

@@ -71,8 +71,8 @@ class Projection(nn.Module):
         """(…, width) the weight of each token, 0 at padding."""
         if self.weights is None:
             return masked_mean(mask, dtype)
-        places = torch.arange(mask.shape[-1], device=mask.device).clamp(max=len(self.weights) - 1)
-        return self.weights[places] * mask
+        positions = torch.arange(mask.shape[-1], device=mask.device).clamp(max=len(self.weights) - 1)
+        return self.weights[positions] * mask
 
     def forward(self, tokens: Tensor, mask: Tensor) -> Tensor:
         """(rows, width, dim), (rows, width) to (rows, dim)."""
@@ -89,12 +89,12 @@ def visible(batch: Batch, levels: int) -> list[Tensor]:
     row = torch.zeros(rows, turns, dtype=torch.long, device=device)
     coarser = [] if batch.units is None else list(batch.units.unbind(1))[: levels - 1]
     units = [row + torch.arange(turns, device=device), *coarser] + [row] * (levels - len(coarser))
-    causal, own = (band(turns, reach=reach, own=reach == 1, device=device) for reach in (None, 1))
+    causal, diagonal = (band(turns, reach=reach, own=reach == 1, device=device) for reach in (None, 1))
     masks = []
-    for unit, above in pairwise(units):
+    for unit, upper_unit in pairwise(units):
         closed = torch.cat([unit[:, :-1] != unit[:, 1:], torch.ones_like(unit[:, :1], dtype=torch.bool)], dim=1)
         earlier = causal & (unit[:, :, None] != unit[:, None, :]) & closed[:, None, :]
-        masks.append(earlier & (above[:, :, None] == above[:, None, :]) | own)
+        masks.append(earlier & (upper_unit[:, :, None] == upper_unit[:, None, :]) | diagonal)
     return masks
 
 
@@ -103,7 +103,7 @@ class _Read(NamedTuple):
     rows: Rows  # a row a query
     number: Tensor  # (batch, turns) where among the queries each stands
     seen: Tensor  # (batch, turns, turns) which queries of its session each knows
-    lean: Tensor | None  # (batch, turns, turns) how much each query's vector leaned on each query
+    rollout: Tensor | None  # (batch, turns, turns) how much each query's vector leaned on each query
 
 
 class MTN(Network):
@@ -139,12 +139,12 @@ class MTN(Network):
         by the size of their weight in the projection.
         """
         read = self._read(batch, batch.last, weigh=True)
-        assert read.lean is not None
-        near = self.attend(self._gather(batch, batch.last, read), batch, candidates)
-        parts = self.project.weigh(batch.mask, near.dtype).abs()
-        parts = parts / parts.sum(2, keepdim=True).clamp(min=torch.finfo(parts.dtype).tiny)
-        far = (near.sum(3) @ read.lean)[..., None] * parts[:, None]
-        return (near + far) / 2
+        assert read.rollout is not None
+        direct = self.attend(self._gather(batch, batch.last, read), batch, candidates)
+        word_weights = self.project.weigh(batch.mask, direct.dtype).abs()
+        word_weights = word_weights / word_weights.sum(2, keepdim=True).clamp(min=torch.finfo(word_weights.dtype).tiny)
+        far = (direct.sum(3) @ read.rollout)[..., None] * word_weights[:, None]
+        return (direct + far) / 2
 
     def remember(self, batch: Batch, ends: Tensor) -> Memory:
         """Return the memory of the last query of each end, or of all queries up to it."""
@@ -152,8 +152,8 @@ class MTN(Network):
 
     def _read(self, batch: Batch, ends: Tensor, *, weigh: bool = False) -> _Read:
         """Encode the queries up to the last end of each row, each once."""
-        kept = ends.flip(1).cumsum(1).flip(1) > 0
-        row, turn = kept.nonzero(as_tuple=True)
+        is_read = ends.flip(1).cumsum(1).flip(1) > 0
+        row, turn = is_read.nonzero(as_tuple=True)
         mask = batch.mask[row, turn]
         rows = Rows.of(mask)
         tokens = self.writer.look(batch.words[row, turn], rows)
@@ -161,13 +161,13 @@ class MTN(Network):
         if not (weigh or self.training or torch.is_grad_enabled()):
             compiled = self.kept.get(parameters_of(self.query_layers) + parameters_of(self.levels))
         tokens = _encode(compiled[0] if compiled else None, self.query_layers, tokens, rows, mask[:, None])
-        vectors = tokens.new_zeros(*kept.shape, self.settings.dim)
+        vectors = tokens.new_zeros(*is_read.shape, self.settings.dim)
         vectors = vectors.index_put((row, turn), self.project(rows.pad(tokens), mask).to(tokens.dtype))
         seen = visible(batch, len(self.levels))
-        session, lean = self._climb(vectors, seen, compiled, weigh=weigh)
+        session, rollout = self._climb(vectors, seen, compiled, weigh=weigh)
         session = session[row, turn][:, None].expand(-1, rows.length, -1)
         tokens = self.added[0](tokens + rows.pack(session))
-        return _Read(tokens, rows, kept.flatten().cumsum(0).view(kept.shape) - 1, seen[0], lean)
+        return _Read(tokens, rows, is_read.flatten().cumsum(0).view(is_read.shape) - 1, seen[0], rollout)
 
     def _fused(self) -> list[PackedEncoder]:
         stacks = (self.query_layers, *self.levels)
@@ -177,36 +177,37 @@ class MTN(Network):
         self, vectors: Tensor, seen: list[Tensor], compiled: list[PackedEncoder] | None, *, weigh: bool
     ) -> tuple[Tensor, Tensor | None]:
         """All the masked encoders, and the way down again: (batch, turns, dim)."""
-        states, leans = [], []
-        lean = torch.eye(vectors.shape[1], dtype=vectors.dtype, device=vectors.device) if weigh else None
+        states = []
+        rollouts = []
+        rollout = torch.eye(vectors.shape[1], dtype=vectors.dtype, device=vectors.device) if weigh else None
         codes = sinusoids(vectors.shape[1], self.settings.dim, vectors.dtype, vectors.device)
         rows = Rows(*vectors.shape[:2])
         for number, (layers, mask) in enumerate(zip(self.levels, seen, strict=True), 1):
             items = rows.pack(self.drop(vectors + codes[mask.sum(2) - 1]))
-            if lean is None:
+            if rollout is None:
                 items = _encode(compiled[number] if compiled else None, cast(nn.ModuleList, layers), items, rows, mask)
             else:
                 for layer in cast(nn.ModuleList, layers):
                     items, weights = cast(EncoderLayer, layer).weigh(items, rows, mask)
-                    lean = (lean + weights @ lean) / 2
+                    rollout = (rollout + weights @ rollout) / 2
             vectors = rows.pad(items)
             states.append(vectors)
-            leans.append(lean)
+            rollouts.append(rollout)
         for number in range(len(states) - 2, -1, -1):
             vectors = self.added[number + 1](states[number] + vectors)
-            lean = None if lean is None else (cast(Tensor, leans[number]) + lean) / 2
-        return vectors, None if lean is None else lean.expand(len(vectors), -1, -1)
+            rollout = None if rollout is None else (cast(Tensor, rollouts[number]) + rollout) / 2
+        return vectors, None if rollout is None else rollout.expand(len(vectors), -1, -1)
 
     def _gather(self, batch: Batch, ends: Tensor, read: _Read) -> Memory:
         """A row for each end of a context: its tokens, or those of its session so far."""
         row, turn = ends.nonzero(as_tuple=True)
         _, turns, width = batch.words.shape
-        places = torch.arange(turns * width, device=row.device).view(turns, width)
+        positions = torch.arange(turns * width, device=row.device).view(turns, width)
         keys = self.writer.remember(read.tokens, read.rows)
         if self.settings.reads == "last":
             if len(row) < len(keys):  # in training each query is asked for its next
                 keys = keys[read.number[row, turn]]
-            return Memory(keys, batch.mask[row, turn], batch.words[row, turn], places[turn])
+            return Memory(keys, batch.mask[row, turn], batch.words[row, turn], positions[turn])
         mask = (batch.mask[row] & read.seen[row, turn][:, :, None]).flatten(1)
         longest = max(1, int(mask.sum(1).max())) if len(mask) else 1
         order = mask.to(torch.uint8).argsort(dim=1, descending=True, stable=True)[:, :longest]

@@ -43,13 +43,13 @@ class Memory(NamedTuple):
     Attributes:
         states: (rows, source, dim) what the writer attends to; source is 0 where it does not.
         mask: (rows, source) True where a word stands.
-        places: (rows, source) where in turns x width.
+        positions: (rows, source) where in turns x width.
         start: (rows, 2, dim) the state and the cell the writer starts from.
     """
 
     states: Tensor
     mask: Tensor
-    places: Tensor
+    positions: Tensor
     start: Tensor
 
 
@@ -82,7 +82,8 @@ class RecurrentWriter(nn.Module):
         self, settings: Seq2SeqSettings | HLSTMSettings, num_ids: int, *, attends: bool, entropy: float = 0.0
     ) -> None:
         super().__init__()
-        dim, embedding = settings.dim, settings.embedding
+        dim = settings.dim
+        embedding = settings.embedding
         self.words = Words(num_ids, embedding, dim, tied=settings.tied, smoothing=settings.smoothing)
         self.scale = embedding**0.5  # the table starts small, as an output must: an LSTM would hardly hear its words
         self.lstm = LSTMLayer(embedding, dim, batch_first=True)
@@ -104,31 +105,33 @@ class RecurrentWriter(nn.Module):
         """Return inputs of the output layer, (rows, length, dim), the state after them and attention weights."""
         looked = self.look(read)
         hidden, (state, cell) = self.lstm(looked, (past.state[None], past.cell[None]))
-        after, shares = State(state[0], cell[0]), hidden.new_zeros(*read.shape, 0)
+        final = State(state[0], cell[0])
+        shares = hidden.new_zeros(*read.shape, 0)
         if self.score is None:
-            return self.drop(self.joined(torch.cat([hidden, looked], dim=2))), after, shares
+            return self.drop(self.joined(torch.cat([hidden, looked], dim=2))), final, shares
         asking = self.score(hidden).view(len(memory.states), -1, hidden.shape[2])
         shares = masked_softmax(asking @ memory.states.mT, memory.mask[:, None])
         context = (shares @ memory.states).view(hidden.shape)
-        return self.drop(self.joined(torch.cat([context, hidden], dim=2)).tanh()), after, shares.view(*read.shape, -1)
+        return self.drop(self.joined(torch.cat([context, hidden], dim=2)).tanh()), final, shares.view(*read.shape, -1)
 
     def loss(self, memory: Memory, read: Tensor, targets: Tensor) -> Tensor:
         """The mean over all tokens of ``targets`` that are not padding, in nats."""
-        there = targets != PADDING
-        vectors = self.states(memory, read, self.start(memory))[0][there]
-        loss = self.words.loss(vectors, targets[there])
+        is_token = targets != PADDING
+        vectors = self.states(memory, read, self.start(memory))[0][is_token]
+        loss = self.words.loss(vectors, targets[is_token])
         if self.entropy and self.training:
             loss = loss + self.entropy * self.words.negative_entropy(vectors).sum() / max(1, len(vectors))
         return loss
 
     def likelihood(self, memory: Memory, read: Tensor, targets: Tensor) -> Tensor:
         """(rows, length) log-probability of each token of ``targets``; 0 at padding."""
-        there, rows = targets != PADDING, len(targets) // max(1, len(memory.start))
+        is_token = targets != PADDING
+        rows = len(targets) // max(1, len(memory.start))
         start = self.start(memory)
         past = State(start.state.repeat_interleave(rows, 0), start.cell.repeat_interleave(rows, 0))
         vectors = self.states(memory, read, past)[0]
-        log_shares = self.words.log_likelihood(vectors[there], targets[there])
-        return vectors.new_zeros(targets.shape).masked_scatter(there, log_shares)
+        log_shares = self.words.log_likelihood(vectors[is_token], targets[is_token])
+        return vectors.new_zeros(targets.shape).masked_scatter(is_token, log_shares)
 
     def attention(self, memory: Memory, read: Tensor) -> Tensor:
         """(rows, length, source) attention at each token; no source where it attends to nothing."""
@@ -164,9 +167,9 @@ class Seq2Seq(Network):
         row, turn = ends.nonzero(as_tuple=True)
         words, mask = batch.words[row, turn], batch.mask[row, turn]
         states = self.reader(self.writer.look(words), mask)
-        places = turn[:, None] * words.shape[1] + torch.arange(words.shape[1], device=turn.device)
+        positions = turn[:, None] * words.shape[1] + torch.arange(words.shape[1], device=turn.device)
         start = self.writer.begin(last_states(states, batch.lengths[row, turn]))
-        return Memory(self.writer.drop(states), mask, places, start)
+        return Memory(self.writer.drop(states), mask, positions, start)
 
 
 class HLSTM(Network):
@@ -193,14 +196,16 @@ class HLSTM(Network):
         log-probability under a small change of an earlier word's vector.
         """
         read, targets = spell(candidates, (candidates != PADDING).sum(1))
-        found = []
+        saliencies = []
         with torch.enable_grad():
             vectors = self.writer.look(batch.words).detach().requires_grad_()
             scores = self.writer.likelihood(self._sessions(batch, batch.last, vectors), read, targets)
-            for place in range(targets.shape[1] - 1):
-                (slope,) = torch.autograd.grad(scores[:, place].sum(), vectors, retain_graph=True)
-                found.append((slope * vectors).sum(3).abs().detach() * batch.mask)
-        sizes = torch.stack(found, dim=1) if found else vectors.new_zeros(len(read), 0, *batch.words.shape[1:])
+            for step in range(targets.shape[1] - 1):
+                (slope,) = torch.autograd.grad(scores[:, step].sum(), vectors, retain_graph=True)
+                saliencies.append((slope * vectors).sum(3).abs().detach() * batch.mask)
+        sizes = (
+            torch.stack(saliencies, dim=1) if saliencies else vectors.new_zeros(len(read), 0, *batch.words.shape[1:])
+        )
         sizes = sizes * (read[:, 1:, None, None] != PADDING)
         return sizes / sizes.sum((2, 3), keepdim=True).clamp(min=torch.finfo(sizes.dtype).tiny)
 
@@ -209,15 +214,15 @@ class HLSTM(Network):
         return self._sessions(batch, ends, self.writer.look(batch.words))
 
     def _sessions(self, batch: Batch, ends: Tensor, vectors: Tensor) -> Memory:
-        kept = ends.flip(1).cumsum(1).flip(1) > 0
-        row, turn = kept.nonzero(as_tuple=True)
+        is_read = ends.flip(1).cumsum(1).flip(1) > 0
+        row, turn = is_read.nonzero(as_tuple=True)
         mask, lengths = batch.mask[row, turn], batch.lengths[row, turn]
         states = self.reader(vectors[row, turn], mask)
         if self.settings.pooling == "max":
             queries = states.masked_fill(~mask[..., None], -torch.inf).amax(1).masked_fill((lengths == 0)[:, None], 0.0)
         else:
             queries = last_states(states, lengths)
-        placed = queries.new_zeros(*kept.shape, self.settings.dim).index_put((row, turn), queries)
+        placed = queries.new_zeros(*is_read.shape, self.settings.dim).index_put((row, turn), queries)
         start = self.writer.begin(self.writer.drop(self.sessions(placed)[0][ends]))
         empty = start.new_zeros(len(start), 0, self.settings.dim)
         nothing = ends.new_zeros(len(start), 0)
@@ -226,6 +231,6 @@ class HLSTM(Network):
 
 def last_states(states: Tensor, lengths: Tensor) -> Tensor:
     """The last state of each direction of a BiLSTM: (rows, length, 2 x hidden), (rows,) to (rows, 2 x hidden)."""
-    forth, back = states.chunk(2, dim=2)
-    last = (lengths - 1).clamp(min=0)[:, None, None].expand(-1, 1, forth.shape[2])
-    return torch.cat([forth.gather(1, last)[:, 0], back[:, 0]], dim=1) * (lengths > 0)[:, None]
+    forward, backward = states.chunk(2, dim=2)
+    last = (lengths - 1).clamp(min=0)[:, None, None].expand(-1, 1, forward.shape[2])
+    return torch.cat([forward.gather(1, last)[:, 0], backward[:, 0]], dim=1) * (lengths > 0)[:, None]

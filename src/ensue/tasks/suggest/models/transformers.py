@@ -46,12 +46,12 @@ class Transformer(Network):
 
     def remember(self, batch: Batch, ends: Tensor) -> Memory:
         """Return the memory of the latest queries up to each end, read as one text."""
-        words, mask, places = join(batch, ends, self.settings.window)
+        words, mask, positions = join(batch, ends, self.settings.window)
         rows = Rows.of(mask)
         tokens = self.writer.look(words, rows)
         for layer in self.layers:
             tokens = layer(tokens, rows, mask[:, None])
-        return Memory(self.writer.remember(tokens, rows), mask, words, places)
+        return Memory(self.writer.remember(tokens, rows), mask, words, positions)
 
 
 def join(batch: Batch, ends: Tensor, window: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -69,17 +69,17 @@ def join(batch: Batch, ends: Tensor, window: int) -> tuple[Tensor, Tensor, Tenso
     # Queries "a b" and "c" of a width of 2: tokens [a b END c END], places [0 1 -1 2 -1].
     rows, turns, width = batch.words.shape
     lengths = batch.lengths.flatten()
-    there = torch.arange(width + 1, device=lengths.device) <= lengths[:, None]
-    there &= (lengths > 0)[:, None]
+    is_token = torch.arange(width + 1, device=lengths.device) <= lengths[:, None]
+    is_token &= (lengths > 0)[:, None]
     words = torch.cat([batch.words.view(rows * turns, width), batch.words.new_zeros(rows * turns, 1)], dim=1)
     words = words.scatter(1, lengths[:, None], END)
     row, turn = ends.nonzero(as_tuple=True)
     steps = torch.arange(turns, device=turn.device)
     read = (steps <= turn[:, None]) & (steps > turn[:, None] - window)
-    mask = (there.view(rows, turns, -1)[row] & read[:, :, None]).flatten(1)
+    mask = (is_token.view(rows, turns, -1)[row] & read[:, :, None]).flatten(1)
     longest = max(1, int(mask.sum(1).max())) if len(mask) else 1
     order = mask.to(torch.uint8).argsort(dim=1, descending=True, stable=True)[:, :longest]
     mask = mask.gather(1, order)
     tokens = words.view(rows, -1)[row].gather(1, order) * mask
-    turn, place = order // (width + 1), order % (width + 1)
-    return tokens, mask, torch.where(mask & (place < batch.lengths[row[:, None], turn]), turn * width + place, -1)
+    turn, offset = order // (width + 1), order % (width + 1)
+    return tokens, mask, torch.where(mask & (offset < batch.lengths[row[:, None], turn]), turn * width + offset, -1)

@@ -40,29 +40,34 @@ class Tree(NamedTuple):
     def of(cls, texts: Tensor, sources: int) -> Tree:
         """From (texts, width) ids, 0 at padding; as many texts stand side by side for each source."""
         words = texts.numpy(force=True)  # so few numbers are ready in NumPy sooner
-        there, source = words != PADDING, np.arange(len(words)) // (len(words) // sources)
-        above, owner = source.copy(), np.arange(sources)
-        levels, nodes, low = [], np.zeros_like(words), 0
+        is_token = words != PADDING
+        source = np.arange(len(words)) // (len(words) // sources)
+        parent = source.copy()
+        owner = np.arange(sources)
+        levels = []
+        nodes = np.zeros_like(words)
+        low = 0
         for depth in range(words.shape[1]):
-            row = there[:, depth].nonzero()[0]
-            keys, above[row] = np.unique((above[row] << _TOKEN) + words[row, depth], return_inverse=True)
-            nodes[row, depth] = above[row] + low
+            row = is_token[:, depth].nonzero()[0]
+            keys, parent[row] = np.unique((parent[row] << _TOKEN) + words[row, depth], return_inverse=True)
+            nodes[row, depth] = parent[row] + low
             owner = owner[keys >> _TOKEN]
             levels.append(np.stack([owner, keys & ((1 << _TOKEN) - 1), np.full_like(keys, depth)]))
             low += len(keys)
-        every = np.concatenate(levels, axis=1)
-        order = every[0].argsort(kind="stable")
-        owner, ids, depths = every[:, order]
+        columns = np.concatenate(levels, axis=1)
+        order = columns[0].argsort(kind="stable")
+        owner, ids, depths = columns[:, order]
         counts = np.bincount(owner, minlength=sources)
-        most = int(counts.max())
-        place, number = np.arange(low) - (counts.cumsum() - counts)[owner], np.empty_like(order)
+        longest = int(counts.max())
+        column = np.arange(low) - (counts.cumsum() - counts)[owner]
+        number = np.empty_like(order)
         number[order] = np.arange(low)
-        nodes = number[nodes] * there
-        seen = np.zeros((sources, most, most), np.bool_)
+        nodes = number[nodes] * is_token
+        seen = np.zeros((sources, longest, longest), np.bool_)
         for end in range(words.shape[1]):
-            row = there[:, end].nonzero()[0]
-            paths = place[nodes[row, : end + 1]]
+            row = is_token[:, end].nonzero()[0]
+            paths = column[nodes[row, : end + 1]]
             seen[source[row, None], paths[:, -1:], paths] = True
-        places = None if low == sources * most else torch.from_numpy(owner * most + place).to(texts.device)
-        parts = [torch.from_numpy(part).to(texts.device) for part in (ids, depths, seen, nodes)]
-        return cls(parts[0], parts[1], Rows(sources, most, places), parts[2], parts[3])
+        packed = None if low == sources * longest else torch.from_numpy(owner * longest + column).to(texts.device)
+        tensors = [torch.from_numpy(tensor).to(texts.device) for tensor in (ids, depths, seen, nodes)]
+        return cls(tensors[0], tensors[1], Rows(sources, longest, packed), tensors[2], tensors[3])

@@ -62,9 +62,9 @@ class Words(nn.Module):
         """The share times the mean of (target's score - mean score of all tokens): no table of scores is made."""
         if not self.smoothing or not len(targets):
             return states.new_zeros(())
-        apart = functional.embedding(targets - UNKNOWN, weight) - weight.mean(0)
-        own = (states * apart).sum(1) + bias[targets - UNKNOWN] - bias.mean()
-        return self.smoothing * own.mean()
+        difference = functional.embedding(targets - UNKNOWN, weight) - weight.mean(0)
+        gaps = (states * difference).sum(1) + bias[targets - UNKNOWN] - bias.mean()
+        return self.smoothing * gaps.mean()
 
     def log_likelihood(self, states: Tensor, targets: Tensor, owners: Tensor | None = None) -> Tensor:
         """(targets,) log-probabilities; in blocks of states where no gradient is asked for.
@@ -128,7 +128,7 @@ def _log_totals(states: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """(states,) log of the sum of exp of the scores of all tokens, in blocks of both."""
     blocks = [*zip(torch.split(weight, _BLOCK[1]), torch.split(bias, _BLOCK[1]), strict=True)]
     totals = [
-        torch.stack([log_totals(functional.linear(some, *block)) for block in blocks]).logsumexp(0)
-        for some in torch.split(states, _BLOCK[0])
+        torch.stack([log_totals(functional.linear(block_states, *block)) for block in blocks]).logsumexp(0)
+        for block_states in torch.split(states, _BLOCK[0])
     ]
     return torch.cat(totals)

@@ -33,13 +33,13 @@ class Memory(NamedTuple):
         keys: (rows, layers, 2, heads, source, dim / heads) keys beside values.
         mask: (rows, source) True where a token stands.
         words: (rows, source) which.
-        places: (rows, source) where in the row's (turns x width) tokens; -1 for what was put in between.
+        positions: (rows, source) where in the row's (turns x width) tokens; -1 for what was put in between.
     """
 
     keys: Tensor
     mask: Tensor
     words: Tensor
-    places: Tensor
+    positions: Tensor
 
 
 class State(NamedTuple):
@@ -53,7 +53,7 @@ class State(NamedTuple):
         same: (sources, length, length) 1 where two places of the memory hold the same token; ``None`` without copying.
         layers: a layer each, what was read.
         seen: (sources, rows / sources, tokens) 0 for the tokens that a row has read, its path in the tree; else -inf.
-        place: the position of the next token.
+        position: the position of the next token.
     """
 
     steps: IncrementalDecoder
@@ -61,7 +61,7 @@ class State(NamedTuple):
     same: Tensor | None
     layers: tuple[Past, ...]
     seen: Tensor
-    place: int = 0
+    position: int = 0
 
     def select(self, index: Tensor) -> State:
         """Rows picked, repeated or put in order, as many for each source; none leaves its source."""
@@ -96,7 +96,8 @@ class Writer(nn.Module):
         self, words: Words, dim: int, heads: int, wide: int, dropout: float, *, layers: int, copy: bool
     ) -> None:
         super().__init__()
-        self.words, self.dim = words, dim
+        self.words = words
+        self.dim = dim
         embedding = words.table.embedding_dim
         self.widen = nn.Identity() if embedding == dim else nn.Linear(embedding, dim)
         self.layers = nn.ModuleList(DecoderLayer(dim, heads, wide, dropout) for _ in range(layers))
@@ -114,8 +115,8 @@ class Writer(nn.Module):
         Returns:
             (tokens, dim).
         """
-        places = torch.arange(ids.numel(), device=ids.device) if rows.places is None else rows.places
-        return self._look(ids.flatten()[places], places % rows.length, rows.length)
+        positions = torch.arange(ids.numel(), device=ids.device) if rows.places is None else rows.places
+        return self._look(ids.flatten()[positions], positions % rows.length, rows.length)
 
     def _look(self, ids: Tensor, positions: Tensor | int, length: int) -> Tensor:
         """(tokens,) ids at their positions, all below ``length``, to (tokens, dim)."""
@@ -146,31 +147,33 @@ class Writer(nn.Module):
 
     def loss(self, memory: Memory, read: Tensor, targets: Tensor) -> Tensor:
         """The mean over all tokens of ``targets`` that are not padding, in nats."""
-        there, copying = targets != PADDING, self.gate is not None
-        vectors, weights = self.states(memory, read, Rows.of(there), weigh=copying)
+        is_token = targets != PADDING
+        copying = self.gate is not None
+        vectors, weights = self.states(memory, read, Rows.of(is_token), weigh=copying)
         if weights is None:
-            return self.words.loss(vectors, targets[there])
-        written, share = self.words.log_likelihood(vectors, targets[there]), self.words.smoothing
+            return self.words.loss(vectors, targets[is_token])
+        written = self.words.log_likelihood(vectors, targets[is_token])
+        share = self.words.smoothing
         mixed = self._mixed(written, self._copied(memory, weights, targets), vectors)
         # The part that is spread evenly is the vocabulary's alone: a share of -log p has no lower bound otherwise.
         log_shares = (1 - share) * mixed + share * written
-        return self.words.smooth(vectors, targets[there]) - log_shares.sum() / max(1, len(log_shares))
+        return self.words.smooth(vectors, targets[is_token]) - log_shares.sum() / max(1, len(log_shares))
 
     def likelihood(self, memory: Memory, read: Tensor, targets: Tensor) -> Tensor:
         """(rows, length) log-probability of each token of ``targets``; 0 at padding.
 
         Where no gradient is asked for, what several rows of a source begin with is read once.
         """
-        there = targets != PADDING
+        is_token = targets != PADDING
         if len(targets) > len(memory.words) and not torch.is_grad_enabled():
-            return memory.keys.new_zeros(targets.shape).masked_scatter(there, self._branches(memory, read, targets))
-        vectors, weights = self.states(memory, read, Rows.of(there), weigh=self.gate is not None)
+            return memory.keys.new_zeros(targets.shape).masked_scatter(is_token, self._branches(memory, read, targets))
+        vectors, weights = self.states(memory, read, Rows.of(is_token), weigh=self.gate is not None)
         if weights is None:
-            log_shares = self.words.log_likelihood(vectors, targets[there])
+            log_shares = self.words.log_likelihood(vectors, targets[is_token])
         else:
-            written = self.words.log_likelihood(vectors, targets[there])
+            written = self.words.log_likelihood(vectors, targets[is_token])
             log_shares = self._mixed(written, self._copied(memory, weights, targets), vectors)
-        return vectors.new_zeros(targets.shape).masked_scatter(there, log_shares)
+        return vectors.new_zeros(targets.shape).masked_scatter(is_token, log_shares)
 
     def _copied(self, memory: Memory, weights: Tensor, targets: Tensor) -> Tensor:
         """(tokens,) what attention gives each token of ``targets`` in the source; weights (rows, length, source)."""
@@ -188,19 +191,21 @@ class Writer(nn.Module):
     def _branches(self, memory: Memory, read: Tensor, targets: Tensor) -> Tensor:
         """(tokens,) log-probability of all tokens of ``targets``, row by row."""
         tree = Tree.of(read, len(memory.words))
-        vectors, state = tree.rows.pad(self._look(tree.ids, tree.depths, read.shape[1])), self.start(memory, copy=False)
+        vectors = tree.rows.pad(self._look(tree.ids, tree.depths, read.shape[1]))
+        state = self.start(memory, copy=False)
         itself = torch.eye(tree.rows.length, dtype=torch.bool, device=read.device)  # padding too, or it is not finite
         seen = torch.zeros_like(tree.seen, dtype=vectors.dtype).masked_fill_(~(tree.seen | itself), -torch.inf)
         copying = self.gate is not None
         vectors, _, weights = state.steps.step(vectors, state.memory, state.layers, seen, weigh=copying)
-        vectors, there = tree.rows.pack(vectors), targets != PADDING
-        nodes, flat = tree.nodes[there], targets[there]
+        vectors = tree.rows.pack(vectors)
+        is_token = targets != PADDING
+        nodes, flat = tree.nodes[is_token], targets[is_token]
         written = self.words.log_likelihood(vectors, flat, nodes)
         if weights is None:
             return written
-        places = nodes if tree.rows.places is None else tree.rows.places[nodes]
-        own = torch.div(places, tree.rows.length, rounding_mode="floor")
-        copied = (weights.mean(2).flatten(0, 1)[places] * (memory.words[own] == flat[:, None])).sum(1)
+        cells = nodes if tree.rows.places is None else tree.rows.places[nodes]
+        sources = torch.div(cells, tree.rows.length, rounding_mode="floor")
+        copied = (weights.mean(2).flatten(0, 1)[cells] * (memory.words[sources] == flat[:, None])).sum(1)
         return self._mixed(written, copied, vectors[nodes])
 
     def start(self, memory: Memory, *, copy: bool = True) -> State:
@@ -208,7 +213,8 @@ class Writer(nn.Module):
         sources, _, _, heads, _, width = memory.keys.shape
         empty = Past.none(memory.keys, sources * heads, width)
         steps = self.kept.get(parameters_of(self.layers))
-        folded, none = steps.fold(memory.keys, memory.mask), memory.keys.new_zeros(len(memory.keys), 1, 0)
+        folded = steps.fold(memory.keys, memory.mask)
+        none = memory.keys.new_zeros(len(memory.keys), 1, 0)
         same = None
         if copy and self.gate is not None:
             same = (memory.words[:, :, None] == memory.words[:, None]) & memory.mask[:, :, None]
@@ -222,17 +228,19 @@ class Writer(nn.Module):
     def step(self, memory: Memory, state: State, tokens: Tensor) -> tuple[Tensor, State]:
         """Read one token a row: (rows, ids) log-probabilities of the next, and the state after it. Has no gradient."""
         sources, beams, _ = state.seen.shape
-        own = _alone(beams, state.seen.dtype, tokens.device).expand(sources, -1, -1)
-        seen = torch.cat([state.seen, own], dim=2)
-        vectors = self._look(tokens, state.place, state.place + 1).view(sources, beams, self.dim)
+        itself = _alone(beams, state.seen.dtype, tokens.device).expand(sources, -1, -1)
+        seen = torch.cat([state.seen, itself], dim=2)
+        vectors = self._look(tokens, state.position, state.position + 1).view(sources, beams, self.dim)
         copying = self.gate is not None
         vectors, layers, weights = state.steps.step(vectors, state.memory, state.layers, seen, weigh=copying)
-        vectors, state = vectors.flatten(0, 1), state._replace(layers=layers, seen=seen, place=state.place + 1)
+        vectors = vectors.flatten(0, 1)
+        state = state._replace(layers=layers, seen=seen, position=state.position + 1)
         written = self.words.log_probabilities(vectors)
         if weights is None or self.gate is None or state.same is None:
             return written, state
         # Only words that stand in the source gain by copying: no table of all of them is made for it.
-        copied, words = (weights.mean(2) @ state.same).flatten(0, 1), memory.words
+        copied = (weights.mean(2) @ state.same).flatten(0, 1)
+        words = memory.words
         words = words.expand(beams, -1) if sources == 1 else words.repeat_interleave(beams, 0)
         gate = self.gate(vectors)
         mixed = torch.logaddexp(

@@ -134,6 +134,7 @@ class Requests:
         retries: int = 2,
     ) -> None:
         try:
+            # Only here: the package is an extra, and the library itself needs no HTTP.
             import httpx2
         except ImportError as error:
             raise SettingError("the client needs httpx2; install it with: pip install 'ensue[client]'") from error
@@ -155,6 +156,7 @@ class Requests:
     ) -> Request[list[Any]]:
         """See :meth:`ensue.client.Client.predict`."""
         records = _records(records)
+        # An empty allow list allows nothing, so it is sent; an empty exclude list says nothing.
         lists = {
             name: sorted(id_list(items, name))
             for name, items in (("exclude", options.pop("exclude", ())), ("allow", options.pop("allow", None)))
@@ -165,6 +167,7 @@ class Requests:
             for name, value in options.items()
             if value not in (None, "") and (name, value) != ("rank_unknown", False)
         }
+        # Options at their defaults are left out, so that older services take the request.
         body = {"records": _plain(records), "k": k, **fields, **lists}
 
         def read(reply: Any) -> list[Any]:
@@ -192,6 +195,7 @@ class Requests:
         fields = {name: value for name, value in options.items() if value is not None and value != ()}
         body = {"records": _plain(_records(records)), **fields, **({"articles": articles} if articles else {})}
         path = f"/v1/models/{model}/update"
+        # Without a key an update that is sent twice would be trained on twice.
         return Request("POST", path, lambda answer: answer, body, 600.0, key, writes=True, repeats=key is not None)
 
     def events_request(self, events: Sequence[Mapping[str, object]]) -> Request[int]:
@@ -209,6 +213,7 @@ class Requests:
         headers = self._update_headers if request.writes else {}
         headers = headers if request.key is None else {**headers, "idempotency-key": request.key}
         options = {"json": request.body, "headers": headers or None, "timeout": request.seconds}
+        # None would override the defaults of the pool.
         return {name: value for name, value in options.items() if value is not None}
 
     def pause(self, request: Request[Any], attempt: int, reply: Any) -> float | None:
@@ -220,9 +225,11 @@ class Requests:
             reply: the response, or the error of the connection.
         """
         failed = isinstance(reply, Exception)
+        # No connection was made, so that nothing was done; any other failure may have come after the work.
         passes = isinstance(reply, self.no_connection) if failed else reply.status_code in BUSY
         if not passes or not request.repeats or attempt >= self.retries:
             return None
+        # A date is allowed there too; then the pause is ours.
         retry_after = "" if failed else reply.headers.get("retry-after", "")
         seconds = float(retry_after) if retry_after.isdecimal() else PAUSE * 2**attempt
         return seconds if seconds <= LONGEST else None
@@ -244,6 +251,7 @@ class Requests:
             return request.read(decoded)
         problem = decoded if isinstance(decoded, dict) else {}
         sentences = [str(problem[name]) for name in ("error", "hint") if name in problem]
+        # A proxy may have answered, without the service's own error.
         text = "; ".join(sentences) or f"status {reply.status_code}"
         raise _ERRORS.get(reply.status_code, EnsueError)(text)
 
@@ -264,6 +272,7 @@ def _records(records: Sequence[Record | Session]) -> list[Record]:
     if isinstance(records, str) or not isinstance(records, Sequence):
         raise DataError(f"records is of type {type(records).__name__}; {example}")
     for position, record in enumerate(records):
+        # A text is a sequence too, and would become a session of letters.
         if not isinstance(record, Record | list | tuple):
             raise DataError(f"records[{position}] is of type {type(record).__name__}; {example}")
     return [record if isinstance(record, Record) else History(tuple(record)) for record in records]
@@ -274,12 +283,14 @@ def _plain(records: Sequence[Record | Article]) -> list[object]:
 
 
 def _explanation(record: Record, decoded: Mapping[str, object]) -> type:
+    # Sessions are of two tasks, which the fields of the answer tell apart.
     kinds = {Post: LinkExplanation, Text: TextExplanation}
     return kinds.get(type(record), QueryExplanation if "queries" in decoded else Explanation)
 
 
 def _read(kind: type[Kind], decoded: object) -> Kind:
     """Return a decoded object as one of the library's dataclasses."""
+    # To build a reader takes longer than to read an answer.
     if kind not in _READERS:
         _READERS[kind] = TypeAdapter(kind)
     try:

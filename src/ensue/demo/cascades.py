@@ -65,11 +65,13 @@ def make_cascades(
     """
     if num_cascades < 10:
         raise SettingError(f"num_cascades is {num_cascades}; give 10 or more, to train, to validate and to test on")
+    # Two streams, so that other cascades can be drawn over the same network.
     graph_seed, cascade_seed = np.random.SeedSequence(seed).spawn(2)
     edges = kronecker_graph(num_users.bit_length() - 1, num_edges=3 * num_users, seed=graph_seed)
     names = names or [f"u{node:03d}" for node in range(num_users)]
     histories, parents = _simulate(edges, names, num_cascades, np.random.default_rng(cascade_seed))
     valid, test = num_cascades * 8 // 10, num_cascades * 9 // 10
+    # Parents of test cascades are counted from the first test event.
     first = histories.offsets[test]
     return Cascades(
         histories.select(slice(valid)),
@@ -88,11 +90,13 @@ def kronecker_graph(power: int, *, num_edges: int, seed: np.random.SeedSequence)
     """
     weights: npt.NDArray[np.floating] = np.ones((1, 1))
     for _ in range(power):
+        # Each power doubles the nodes: entry (i, j) is the product of the core's entries at their binary digits.
         weights = np.kron(weights, CORE_PERIPHERY)
     np.fill_diagonal(weights, 0)
     possible = np.flatnonzero(weights)
     # The first num_edges of exponential clocks that run at these rates are exactly such a draw, in one pass.
     clocks = np.random.default_rng(seed).standard_exponential(len(possible)) / weights.flat[possible]
+    # Positions in the flattened matrix; divmod by its width gives (from, to).
     sample = np.sort(possible[np.argsort(clocks)[:num_edges]])
     return np.stack(np.divmod(sample, len(weights)), axis=1).astype(np.int32)
 
@@ -110,14 +114,17 @@ def _simulate(
         starts = random.choice(sources, BLOCK)
         delays = random.standard_exponential((BLOCK, len(edges))) / RATE
         times, infectors = spread(edges, len(names), starts, delays, HORIZON)
+        # A cascade of one user has no next one to predict.
         has_spread = np.isfinite(times).sum(1) > 1
         blocks.append((times[has_spread], infectors[has_spread]))
     times, infectors = (np.concatenate(column)[:num_cascades] for column in zip(*blocks, strict=True))
     # (row, node) of every infection, in order of cascade and time
     row, node = np.nonzero(np.isfinite(times))
+    # By cascade, and within one by time.
     order = np.lexsort((times[row, node], row))
     row, node = row[order], node[order]
     position = np.full(times.shape, -1)
+    # Inverse of the order: where the infection of a node in a cascade stands.
     position[row, node] = np.arange(len(row))
     infector = infectors[row, node]
     histories = Histories(
@@ -144,6 +151,7 @@ def spread(edges: Ids, num_nodes: int, starts: Index, delays: Times, horizon: fl
         (cascades, nodes) times, infinite where a node is not infected, and (cascades, nodes) infectors, -1 where there
         is none.
     """
+    # Edges by their target, so that one reduceat takes the earliest of all edges into a node.
     order = np.argsort(edges[:, 1], kind="stable")
     (source, target) = edges[order].T
     delays = delays[:, order]

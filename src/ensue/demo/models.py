@@ -171,6 +171,7 @@ def _run(seed: int, log: Log, progress: Progress) -> Demo:
         predictors[panel.name] = predictor
         rows.append(_row(panel, predictor, test, CEILINGS[panel.name](story)))
     test = story.cascades.test
+    # Long enough to show sources, short enough for one figure.
     row = int(np.flatnonzero((test.lengths >= 6) & (test.lengths <= 10))[0])
     sharing = predictors["sharing"]
     assert isinstance(sharing, NextPredictor)
@@ -199,6 +200,7 @@ def _by_day(records: Iterable[Any], day_of: Callable[[Any], int]) -> list[tuple[
     """Return records of the days before, on and after the validation day."""
     groups: list[list[Any]] = [[], [], []]
     for record in records:
+        # Before, on and after the validation day: sign -1, 0, 1.
         groups[1 + int(np.sign(day_of(record) - VALID_DAY))].append(record)
     return [tuple(group) for group in groups]
 
@@ -254,7 +256,9 @@ def expected_reciprocal(probabilities: Mapping[str, float], target: str) -> floa
     if probability <= 0:
         return 0.0
     num_above = sum(other > probability for other in probabilities.values())
+    # With the target itself.
     num_tied = sum(other == probability for other in probabilities.values())
+    # Each order of the tied values is equally likely.
     return sum(1 / (num_above + rank) for rank in range(1, num_tied + 1)) / num_tied
 
 
@@ -284,9 +288,11 @@ def recovery(predictor: NextPredictor, test: Histories, cascades: Cascades) -> R
     for index, explanation in enumerate(predictor.explain(list(test.records()))):
         values = explanation.values
         begin = int(test.offsets[index + 1]) - len(explanation.values)
+        # From the third event on: with one earlier user every rule is right.
         for event in range(2, len(values)):
             strongest = int(np.argmax(explanation.dependency[event][:event]))
             edge = np.array([(values[earlier], values[event]) in cascades.edges for earlier in range(event)])
+            # Parents are positions in all test events; minus begin they count within the explained ones.
             parent = np.arange(event) == cascades.true_parents[begin + event] - begin
             hits.append((edge[strongest], edge.mean(), edge[-1], parent[strongest], parent.mean(), parent[-1]))
     return Recovery(len(hits), *np.mean(hits, axis=0).tolist())

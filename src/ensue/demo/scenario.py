@@ -93,6 +93,7 @@ def _right_first(questions: list[Values], demo: Demo, name: str) -> list[Values]
     answers = predictor.predict([kind.from_fields(question["record"]) for question in questions], 1)
     tops = [answer.choices[0] if answer.choices else None for answer in answers]
     correct = [row for row, top in enumerate(tops) if top and top.value in questions[row]["truth"]]
+    # The page opens with a question that the model answers well.
     best = [max(correct, key=lambda row: tops[row].score)] if correct else []  # type: ignore[union-attr]
     remaining = [question for row, question in enumerate(questions) if row not in best]
     return [*(questions[row] for row in best), *_spread(remaining, ITEMS - len(best))]
@@ -100,6 +101,7 @@ def _right_first(questions: list[Values], demo: Demo, name: str) -> list[Values]
 
 def _spread(items: Sequence[Any], count: int) -> list[Any]:
     """Return ``count`` elements, evenly spread over a list."""
+    # The first and the last are among them.
     return [items[index] for index in np.linspace(0, len(items) - 1, min(count, len(items))).astype(int).tolist()]
 
 
@@ -134,12 +136,15 @@ def _sharing(story: Town) -> list[Values]:
     parents = story.cascades.true_parents
     texts = {post.post.id: post for post in story.posts}
     rows = [row for row, length in enumerate(test.lengths.tolist()) if 6 <= length <= 14]
+    # Posts about nothing have no article that the page could show next to them.
     rows = [row for row in rows if texts[test.names[row]].post.about]
     questions = []
     for row in _spread(rows, 8 * ITEMS):
         record = test.record(row)
         post = texts[test.names[row]]
+        # Half is shown; the next one is asked for.
         cut = max(3, len(record.values) // 2)
+        # From the position among all test events to the one within this cascade.
         parent = int(parents[test.offsets[row] + cut] - test.offsets[row])
         session = {"values": list(record.values[:cut]), "times": list(record.times[:cut]), "id": record.id}
         details = {"through": record.values[parent], "text": post.post.text}

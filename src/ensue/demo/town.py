@@ -62,11 +62,13 @@ class Paths:
         """
         items = self.items
         path = self.paths[interest]
+        # 1 where an item is published and not read yet.
         open_: Times = np.array([item in allowed and item not in done for item in items], np.float64)
         onwards: Times = open_ * np.array([item in path for item in items], float)
         even: Times = open_ / open_.sum()
         if not onwards.any():
             return even
+        # Three parts: any open item, any item of the interest, and the next one of its path.
         chances: Times = even * (1 - NEXT_ON_PATH - ON_PATH)
         chances += onwards / onwards.sum() * ON_PATH
         chances[items.index(self._next_on_path(path, done, allowed))] += NEXT_ON_PATH
@@ -77,6 +79,7 @@ class Paths:
 
         This is the Bayes-optimal prediction: interests are weighted by the likelihood of the session.
         """
+        # Bayes: the prior of each interest times the likelihood of what was done.
         weights = {
             interest: share * self._likelihood(interest, done, allowed) for interest, share in self.shares.items()
         }
@@ -101,6 +104,7 @@ class Paths:
     @staticmethod
     def _next_on_path(path: Sequence[str], done: Sequence[str], allowed: Collection[str]) -> str:
         """Return the first open item after the latest one of the path that was taken, else the first open item."""
+        # The item of the path that was done last, not the one that is furthest along it.
         latest = max(
             (path.index(item) for item in done if item in path), default=-1, key=lambda at: done.index(path[at])
         )
@@ -209,6 +213,7 @@ class Town:
 
     def next_search(self, done: tuple[str, ...]) -> dict[str, float]:
         """Return the true probabilities of the next query, given a session alone."""
+        # From what is typed to what is looked for.
         meant = {wording: aim for aim, wordings in self.wordings.items() for wording in wordings}
         items = self.search_paths.items
         chances = self.search_paths.chances([meant[query] for query in done if query in meant], items)
@@ -239,6 +244,7 @@ def make_town(*, seed: int = 0, num_posts: int = 3000, num_reads: int = 3400, nu
         'p0000'
     """
     town = json.loads((files("ensue.demo") / "town.json").read_text(encoding="utf-8"))
+    # A seed for each part: to draw more posts changes no session.
     seeds = iter(np.random.default_rng([seed, 1]).integers(0, 2**31, 8).tolist())
     names = town["people"]
     interests = list(town["interests"])
@@ -278,6 +284,7 @@ def queries_of(sessions: tuple[Session, ...]) -> Queries:
     people = np.array([numbers[session.person] for session in sessions], np.int64)
     users = np.repeat(people, histories.lengths)
     ids: Index = histories.ids.astype(np.int64) - FIRST
+    # One row per query and user, so that bincount counts users and not searches.
     typed = pl.DataFrame({"id": ids, "user": users}).unique()["id"].to_numpy()
     words, word_users = count_words(values, ids, users)
     return Queries(histories, np.bincount(typed, minlength=len(values)), words, word_users, people)
@@ -325,6 +332,7 @@ def _subject(
     out = [item for item in town["articles"] if item["day"] <= day and (item["interest"] != "town life") == event]
     if not out:
         return None, None
+    # People write about what interests them, and about what is new.
     weights = np.array([(3.0 if item["interest"] == interest else 1.0) / (1 + day - item["day"]) for item in out])
     article = out[generator.choice(len(out), p=weights / weights.sum())]
     if not event:
@@ -349,6 +357,7 @@ def _text(town: TownFile, article: TownFile | None, feeling: str | None, generat
         for kind in kinds:
             source = common if generator.random() < mood["common"] else mood
             sentences.append(str(generator.choice(source[kind])))
+        # The order of sentences says nothing about the feeling.
         generator.shuffle(sentences)
         words = {**town["words"], **mood, "other": other_words}
     sentences = [_filled(sentence, {**words, "topic": [topic]}, generator) for sentence in sentences]
@@ -373,6 +382,7 @@ def _dated(cascades: Cascades, posts: tuple[Written, ...]) -> Cascades:
     for split in (cascades.train, cascades.valid, cascades.test):
         written = posts[low : low + len(split)]
         low += len(split)
+        # Cascades are drawn from time 0 on; here each begins when its post is written.
         starts = np.repeat([post.time for post in written], split.lengths)
         names = pl.Series([post.post.id for post in written], dtype=pl.String)
         splits.append(replace(split, times=split.times + starts, names=names))
@@ -404,6 +414,7 @@ def _searching(story: Town, number: int, private: list[str], generator: np.rando
         aims = story.search_paths.walk(interest, int(generator.integers(2, 6)), story.search_paths.items, generator)
         typed = [str(generator.choice(story.wordings[aim], p=_shares(len(story.wordings[aim])))) for aim in aims]
         visits.append((person, interest, time, tuple(typed)))
+    # Private queries go to different people: one that several typed would be shown.
     visits_of = defaultdict(list)
     for row, (person, *_) in enumerate(visits):
         visits_of[person].append(row)

@@ -36,11 +36,13 @@ def cascade(explanation: Explanation, *, truth: Collection[tuple[str, str]] | No
     """
     values = explanation.values
     answered = bool(explanation.influence)
+    # A row of weights per event, and one for the answer where it has weights.
     rows = [*(explanation.dependency or [()] * len(values)), *[explanation.influence] * answered]
     labels = escaped(values) + [ANSWER] * answered
     x, axis = _along(explanation, len(labels))
     figure = go.Figure()
     edges = [edge for target, row in enumerate(rows) for edge in _strongest(row[:target], target)]
+    # Plotly has one width per trace, so that each band of weights is a trace of its own.
     for at, (min_weight, width) in enumerate(WIDTHS):
         upper = WIDTHS[at - 1][0] if at else float("inf")
         band = [edge for edge in edges if min_weight <= edge.weight < upper]

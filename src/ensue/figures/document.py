@@ -91,6 +91,7 @@ def _rows(explanation: TextExplanation) -> list[tuple[int, _Line]]:
     for number, passage in enumerate(explanation.passages):
         texts = [_label(passage, word) for word in range(min(len(passage.words), num_left))]
         num_left -= len(texts)
+        # Greedy lines: a word that does not fit begins the next one.
         begins, used = [0], 0
         for word, text in enumerate(texts):
             used += len(text) + 1
@@ -104,6 +105,7 @@ def _rows(explanation: TextExplanation) -> list[tuple[int, _Line]]:
 
 def _label(passage: Passage, word: int) -> str:
     """Return a word, with its weight where that is large."""
+    # Equal weights are 1 / n: at least twice that is worth a number.
     heavy = len(passage.words) > 1 and passage.weights[word] * len(passage.words) >= 2
     return f"{short(passage.words[word], _LINE - 6)}{f' {passage.weights[word]:.2f}' if heavy else ''}"
 
@@ -114,5 +116,6 @@ def _bars(passage: Passage, line: _Line, row: int) -> Iterator[_Bar]:
         even = passage.weights[word] * len(passage.words)
         share = f"{passage.weights[word]:.3f} of its passage, {even:.1f} times an even share"
         hover = f"{html.escape(passage.words[word], quote=False)}: {share}"
+        # A bar per word, as long as its text; .1 on both sides is the space between two.
         yield _Bar(row, begin + 0.1, len(text) + 0.8, html.escape(text, quote=False), hover, min(even, _EVEN))
         begin += len(text) + 1

@@ -11,6 +11,7 @@ from ensue.figures.layout import escaped, name_rows
 def deletions(explanation: LinkExplanation) -> go.Figure:
     """Draw one bar per word of the post: the drop of the best article's score without it; none without words."""
     drops = list(explanation.score_drops)
+    # Long posts are tested up to a number of words.
     words = escaped(explanation.words[: len(drops)])
     best = explanation.answer.choices[0].value if explanation.answer.choices else "none"
     bars = go.Bar(

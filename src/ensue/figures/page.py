@@ -27,8 +27,10 @@ def write_html(figure: go.Figure, path: Path, *more_figures: go.Figure) -> None:
     page = figure.to_html(include_plotlyjs=True, div_id="figure", **options)
     for number, other in enumerate(more_figures, 2):
         div = other.to_html(include_plotlyjs=False, full_html=False, div_id=f"figure{number}", **options)
+        # One page holds the code of Plotly once; further figures are put before its end.
         head, tail = page.rsplit("</body>", 1)
         page = f"{head}{div}</body>{tail}"
+    # write_file would make the folder, and a typing error would make one too.
     if not path.absolute().parent.is_dir():
         raise SettingError(f"{path}: the figure cannot be written there (no folder {path.parent}); give another path")
     try:

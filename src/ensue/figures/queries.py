@@ -35,6 +35,7 @@ def query_weights(explanation: QueryExplanation) -> go.Figure:
         text=texts,
         hovertemplate="%{text}<extra></extra>",
     )
+    # Cells are centred at whole numbers, so that the line between two queries is at a half.
     edge = -0.5
     for query in explanation.words[:-1]:
         edge += len(query)

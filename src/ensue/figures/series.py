@@ -51,6 +51,7 @@ DATED = 1e8
 def stream(hours: Sequence[Hour]) -> go.Figure:
     """Draw HR@20 by hour of the events' own time: of the model that trains, and of its baselines."""
     names = list(dict.fromkeys(name for row in hours for name in row.sums))
+    # Made-up logs count from 0: their hours are numbers, not dates of 1970.
     dated = all(row.to_dict()["begins"] > DATED for row in hours)
     figure = go.Figure()
     for name in names:

@@ -63,6 +63,7 @@ def name_of(explanation: TextExplanation, passage: int) -> str:
     """Return the name of a passage, counted within its text."""
     sides = [item.side for item in explanation.passages]
     side, alone = sides[passage], sides.count(sides[passage]) == 1
+    # Passages of the second text have side 1: without one there is a single text.
     text = ("the first text", "the second text")[side] if 1 in sides else "the text"
     return text if alone else f"passage {passage - sides.index(side) + 1} of {text}"
 

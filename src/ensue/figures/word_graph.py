@@ -49,6 +49,7 @@ def word_graph(explanation: TextExplanation, passage: int | None = None) -> go.F
     if not 0 <= passage < len(passages):
         raise SettingError(f"passage {passage} does not exist; the text has {len(passages)}")
     chosen_passage = passages[passage]
+    # The most central words, put back in reading order.
     nodes = np.sort(np.argsort(-np.array(chosen_passage.weights), kind="stable")[:NODES]).tolist()
     positions = {word: _position(number, len(nodes)) for number, word in enumerate(nodes)}
     edges = _strongest(chosen_passage, nodes)
@@ -68,8 +69,10 @@ def _position(number: int, count: int) -> tuple[float, float]:
     """
     num_right = count // 2 + 1  # with the first; one at the bottom where there is an even number
     if number < num_right:
+        # Equal steps from the top (1) to the bottom (-1), and the x of the circle at that height.
         y = 1 - 2 * number / max(num_right - 1 + (count % 2) / 2, 1)
         return math.sqrt(max(1 - y * y, 0.0)), y
+    # The left side mirrors the right one.
     x, y = _position(count - number, count)
     return -x, y
 

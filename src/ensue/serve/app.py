@@ -101,6 +101,7 @@ class Service:
         Raises:
             Problem: another update is being learned.
         """
+        # Refused, not queued: an update takes long, and its client would wait for two.
         if self.learning.locked():
             raise busy("an update is running; send one at a time", 5)
         async with self.learning:
@@ -108,6 +109,7 @@ class Service:
                 if self.lock is not None:
                     file = stack.enter_context(self.lock.open("wb"))
                     try:
+                        # The lock above is of this process; this one is of all workers.
                         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     except BlockingIOError:
                         raise busy("an update is running; send one at a time", 5) from None
@@ -131,6 +133,7 @@ def make_app(service: Service) -> ASGIApp:
         try:
             yield
         finally:
+            # Probes say so before the models close, so that a proxy sends no more requests.
             service.stopping = True
             service.watching.cancel()
             await asyncio.wait([service.watching])
@@ -168,6 +171,7 @@ class Endpoints:
         routes += [Route(path, self._page, methods=["GET"]) for path in (*PAGES, "/page/{name:path}")]
         for route in routes:
             assert route.methods is not None
+            # Starlette adds HEAD to GET; the document does not have it.
             route.methods.discard("HEAD")
         return routes
 
@@ -189,6 +193,7 @@ class Endpoints:
     async def _figure(self, request: Request) -> Response:
         model = self._model(request)
         body = await read_request(request, self._settings, self._requests.bodies[model.task].figure)
+        # The drawn choice must be among the answers, whatever k says.
         kind = FigureKind(max(body.k, body.choice + 1), body.choice, self._service.edges.get(model.name))
         (line,) = await self._ask(request, model, kind, model.questions(body))
         return Response(line, media_type=JSON)
@@ -211,6 +216,7 @@ class Endpoints:
         service, settings, model = self._service, self._settings, self._model(request)
         if not settings.learn:
             raise Problem(403, "updates over HTTP are disabled", "use `ensue update`, or start it without --read-only")
+        # Everything that can be refused is refused before the lock is taken.
         key = read_key(request.headers.getlist("idempotency-key"))
         sent = await read_body(request, settings.update_bytes, settings.patience)
         body = await read_apart(sent, settings, partial(bodies.read, self._requests.bodies[model.task].update))
@@ -222,6 +228,7 @@ class Endpoints:
             report = await learning.learn_apart(
                 learning.Sent(model.folder, sent, settings.keep, key), seconds=settings.learn_seconds
             )
+            # The client may ask the new version with its next request.
             await service.taken_up(model)
         if wrong := service.refused.get(model.name):
             raise Problem(
@@ -229,6 +236,7 @@ class Endpoints:
                 f"updated, but the new version does not answer: {wrong}",
                 "restore an older version: ensue update FOLDER --rollback",
             )
+        # An update that was answered once more is not counted twice.
         replayed = report.pop("replayed", False)
         if not replayed:
             service.metrics.updates.labels(model.name).inc()

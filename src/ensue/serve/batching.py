@@ -160,6 +160,7 @@ class Worker:
         Raises:
             Full: there is no room.
         """
+        # Outside the lock: it takes time for long texts.
         job.loads = [self._load(record) for record in job.records]
         with self._change:
             if self._closing or self._num_waiting + len(job.records) > self._max_waiting:
@@ -168,6 +169,7 @@ class Worker:
             if self._active:
                 return
             self._active = True
+        # At the end of this turn, so that requests that arrived together are answered together.
         job.done.get_loop().call_soon(self._start)
 
     def forget(self, job: Job) -> None:
@@ -223,6 +225,7 @@ class Worker:
         self._begin()
         while True:
             with self._change:
+                # Never while the event loop answers: the model has one caller at a time.
                 self._change.wait_for(lambda: self._threaded or (self._closing and not self._active))
                 batch = self._take()
                 if not batch:
@@ -231,6 +234,7 @@ class Worker:
                         return
                     continue
             started = time.monotonic()
+            # Once per batch and not once per job: waking the event loop costs time.
             if finished := self._answer_batch(batch):
                 with suppress(RuntimeError):  # the loop has ended, and nobody waits any more
                     finished[0].done.get_loop().call_soon_threadsafe(_settle_all, finished)
@@ -240,6 +244,7 @@ class Worker:
     def _answer_batch(self, batch: list[JobPart]) -> list[Job]:
         """Answer a batch and return the jobs that are finished; the others go to the end of the queue."""
         self._on_batch(sum(size for _, size in batch))
+        # Before it is answered: what is left shrinks.
         load = sum(sum(job.loads_left[:size]) for job, size in batch)
         self._started = started = time.monotonic()
         self._run(batch)
@@ -249,6 +254,7 @@ class Worker:
         for job, _ in batch:
             if job.error is not None or not job.num_left:
                 finished.append(job)
+            # The rest of a large job goes behind the others.
             elif not job.done.done():
                 with self._change:
                     self._enqueue(job)
@@ -287,6 +293,7 @@ class Worker:
         former = self._paces.pop(kind, FIRST_LOAD)
         self._paces[kind] = max(1.0, min(load / max(seconds, 1e-6) * SLICE, 2 * former))
         if len(self._paces) > MAX_KINDS:
+            # The kind that was asked longest ago: pop and insert keep the order of use.
             self._paces.pop(next(iter(self._paces)))
 
     def _run(self, batch: list[JobPart]) -> None:
@@ -295,6 +302,7 @@ class Worker:
         try:
             lines = iter(self._answer(batch[0][0].kind, [record for job_records in records for record in job_records]))
         except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a model raises, other requests are answered
+            # A record that cannot be answered fails its own request alone; other errors are the model's.
             if isinstance(error, EnsueError) and len(batch) > 1:
                 for job_part in batch:
                     self._run([job_part])

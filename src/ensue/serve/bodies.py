@@ -53,9 +53,11 @@ async def read_body(request: Request, limit: int, patience: float) -> bytes:
     Raises:
         Problem: too large, too slow, or of another type than JSON.
     """
+    # A browser sends text/plain without asking the service first, so a page of somebody else cannot send JSON.
     kind = request.headers.get("content-type", JSON_TYPES[0]).split(";")[0].strip().lower()
     if kind not in JSON_TYPES:
         raise Problem(415, "the body is not JSON by its Content-Type", "send Content-Type: application/json")
+    # Refused before a byte of it is read; a body without a length is counted as it comes.
     length = request.headers.get("content-length", "")
     if length.isdecimal() and int(length) > limit:
         raise _too_large(limit)
@@ -93,6 +95,7 @@ async def read_apart(body: bytes, settings: ServeSettings, then: Callable[[objec
         Problem: it is not JSON in UTF-8, too deep, or has too many parts.
         DataError: of ``then``.
     """
+    # To another thread and back takes longer than a small body does.
     if len(body) <= LARGE:
         return then(decode(body, settings.depth, settings.parts))
     loop = asyncio.get_running_loop()
@@ -105,6 +108,7 @@ def decode(body: bytes, depth: int, max_values: int) -> object:
     Raises:
         Problem: not UTF-8, not JSON, too deep, of more parts, or with a field twice.
     """
+    # Counted in the bytes: Python objects of a body take many times its memory.
     if sum(map(body.count, (b",", b"[", b"{"))) > max_values:
         raise Problem(413, f"the body has more than {max_values:,} values, lists and objects", "send it in parts")
     try:
@@ -119,6 +123,7 @@ def decode(body: bytes, depth: int, max_values: int) -> object:
     level = [decoded]
     depth_left = depth
     while level:
+        # Level by level, not by recursion: depth is what is limited.
         inner = [value for value in level if isinstance(value, NESTED)]
         if inner and not depth_left:
             raise _too_deep(depth)
@@ -313,6 +318,7 @@ def read(body: type[BodyType], decoded: object, location: str = "") -> BodyType:
     try:
         return body.model_validate(decoded)
     except ValidationError as error:
+        # The input is left out: it may be personal, and large.
         wrong = [(detail["type"], detail["loc"]) for detail in error.errors(include_url=False, include_context=False)]
     prefix = f"{location}: " if location else ""
     if not wrong[0][1]:
@@ -321,6 +327,7 @@ def read(body: type[BodyType], decoded: object, location: str = "") -> BodyType:
     if unknown := sorted(str(loc[0]) for kind, loc in wrong if kind == "extra_forbidden"):
         names = ", ".join(fields)
         return _refuse(f"{prefix}field {unknown[0][:64]!r} is not known; {body.called} has {names}")
+    # A missing field explains the others.
     kind, loc = min(wrong, key=lambda pair: pair[0] != "missing")
     name = str(loc[0])
     field = f'field "{name}"' if len(loc) == 1 else f"{name}[{loc[1]}]"
@@ -359,6 +366,7 @@ def texts_of(record: AnyRecord) -> Sequence[str]:
 def load_of(record: AnyRecord) -> int:
     """Return roughly what a record costs: its words and items, and something for being one at all."""
     texts = texts_of(record)
+    # Spaces stand for words: to split long texts would take as long as to answer short ones.
     return 20 + len(texts) + sum(text.count(" ") for text in texts)
 
 

@@ -148,6 +148,7 @@ class RedisQueue:
         all_lines = list(lines)
         try:
             for low in range(0, len(all_lines), PIPELINE):
+                # A transaction: all of its entries are added, or none.
                 with self._server.pipeline(transaction=True) as pipe:
                     for line in all_lines[low : low + PIPELINE]:
                         pipe.xadd(self.stream, {"line": line})
@@ -201,6 +202,7 @@ def _of_ubi(event: dict[str, object], at: int) -> dict[str, object] | None:
     action = event["action_name"]
     if not isinstance(action, str):
         raise DataError(f'events[{at}]: field "action_name" must be a text')
+    # Searches and impressions say nothing about what somebody chose.
     if action not in CLICKED or item in (None, ""):
         return None
     session = event.get("session_id") or event.get("client_id")
@@ -215,6 +217,7 @@ def _lines(events: Sequence[tuple[int, dict[str, object]]], settings: ServeSetti
     lines: list[str] = []
     readers: dict[tuple[tuple[str, type], ...], Reader] = {}
     for at, event in events:
+        # A reader takes its format from its first event, so that each format needs a reader of its own.
         fields = tuple((name, type(value)) for name, value in event.items())
         if fields not in readers:
             if len(readers) == MAX_KINDS:
@@ -227,6 +230,7 @@ def _lines(events: Sequence[tuple[int, dict[str, object]]], settings: ServeSetti
         if rejects:
             raise DataError(f"events[{at}]: {rejects[0][1]}")
         require_short_history(History(tuple(read.values)), f"events[{at}]", settings)
+        # Names of sessions and events are limited as values are.
         names = History((*read.sessions[:1], *read.marks[:1]))
         require_short_history(names, f"events[{at}]", settings)
         for session, item, seconds, mark, _ in read.rows():

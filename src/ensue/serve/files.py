@@ -52,9 +52,11 @@ class File:
     async def response(self, request: Request) -> Response:
         """The file, or that the client's copy still holds."""
         headers = {"etag": self.tag, "cache-control": "public, max-age=0, must-revalidate", "vary": "accept-encoding"}
+        # The tag is a digest of the contents, so that an update of ensue is seen at once.
         if self.tag in request.headers.get("if-none-match", ""):
             return Response(status_code=304, headers=headers)
         if self.suffix in PACKED and "gzip" in request.headers.get("accept-encoding", ""):
+            # In a thread: Plotly's code is large, and takes long to pack the first time.
             packed = await asyncio.to_thread(lambda: self.packed)
             return Response(packed, headers={**headers, "content-encoding": "gzip"}, media_type=TYPES[self.suffix])
         return Response(self.data, headers=headers, media_type=TYPES[self.suffix])

@@ -84,6 +84,7 @@ async def learn_apart(update: Sent, *, seconds: float) -> dict[str, object]:
         Problem: the body cannot be learned, the folder cannot be written, or it took too long.
     """
     head = {"folder": str(update.folder), "keep": update.keep, "key": update.key, "bytes": len(update.body)}
+    # Set where the request is cancelled: the thread ends the process.
     stopped = threading.Event()
     try:
         report = await asyncio.to_thread(
@@ -121,6 +122,7 @@ def learn(update: Sent, last: Callable[[], None]) -> dict[str, object]:
     Raises:
         EnsueError: it cannot be learned, or was refused; the folder is unchanged.
     """
+    # Read once more in this process: objects would have to be packed to get here.
     decoded = decode(update.body, sys.maxsize, sys.maxsize)
     service = service_of(task_of(update.folder))
     limits = Limits(UNLIMITED, service.task.record, service.read)  # its limits were looked at by who asks
@@ -136,14 +138,17 @@ def learn(update: Sent, last: Callable[[], None]) -> dict[str, object]:
         return cast(Data, service.training_data(predictor, body))
 
     def prepare(candidate: AnyPredictor, refreshed: Refreshed) -> None:
+        # The client asked for a test, and nothing could be tested.
         if body.test and body.records and not refreshed.slices:
             raise ModelFolderError(
                 f"{update.folder}: stores no examples and the update is too small, so it cannot be tested; send more "
                 'records, or "test": false with the update token'
             )
+        # A model that does not answer must not take the folder's place.
         ask(candidate, update.folder)
         if update.key:
             former = [*(candidate.metadata.answered or ()), {**marks, "answer": refreshed.to_dict()}]
+            # Part of the folder: the change and the memory of it are one commit.
             candidate.metadata.answered = former[-KEYS:]
         last()
 
@@ -188,6 +193,7 @@ def _require_parent() -> None:
 def _marks(key: str, body: object) -> dict[str, str]:
     """Digests of a key and of a body; the latter tells nothing to who does not know the key."""
     key_bytes = key.encode()
+    # The order of fields does not make another body.
     canonical = json.dumps(body, sort_keys=True).encode()
     return {
         "key": blake2b(key_bytes, digest_size=16).hexdigest(),

@@ -77,6 +77,7 @@ class Register:
         """Count a connection in, after the longest idle one has made room if there was none; false: no room."""
         crowded = self._of[connection.address] >= self.each
         if crowded or self.open >= self.max_connections:
+            # An address that has too many makes room among its own.
             longest = next((idle for idle in self.idle if not crowded or idle.address == connection.address), None)
             self.refused("too many of one address" if crowded else "too many")
             if longest is None:
@@ -153,6 +154,7 @@ class Connection(HttpToolsProtocol):
         self.register.idle.pop(self, None)
         self._has_asked = True
         super().on_headers_complete()
+        # The answer says that the connection closes, so that the client opens another one elsewhere.
         if self.register.stopping and self.cycle is not None:
             self.cycle.keep_alive = False
 
@@ -203,6 +205,7 @@ class Connection(HttpToolsProtocol):
             self._flushing.cancel()
 
     def _watch(self, former: int | None = None) -> None:
+        # Fewer bytes than a moment ago: the client reads, however slowly.
         num_bytes = self.transport.get_write_buffer_size()
         if former is not None and num_bytes >= former:
             self.register.refused("does not read")
@@ -246,6 +249,7 @@ class Connection(HttpToolsProtocol):
     def _refuse(self, problem: Problem) -> None:
         """Answer without the application, and close."""
         response = problem.response()
+        # Written by hand, for there is no request that the application could answer.
         lines = [STATUS_LINE[problem.status]]
         lines += [b"%s: %s\r\n" % pair for pair in [*response.raw_headers, (b"connection", b"close")]]
         self.transport.write(b"".join([*lines, b"\r\n", bytes(response.body)]))
@@ -296,6 +300,7 @@ class Server(uvicorn.Server):
             listening.setblocking(False)
             while True:
                 try:
+                    # Connections of the backlog were accepted by the system: to close the socket would reset them.
                     connected, _ = listening.accept()
                 except OSError:  # nobody waits any more
                     break
@@ -332,6 +337,7 @@ def raise_file_limit(connections: int) -> int:
         import resource
     except ImportError:  # a system without such limits
         return connections
+    # Each connection is an open file; beyond the limit none can be accepted.
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     num_files = connections + OTHER_FILES
     limit = num_files if hard == resource.RLIM_INFINITY else min(num_files, hard)
@@ -449,9 +455,12 @@ class Guard:
             Problem: 400, 401 or 403.
         """
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        # Proxies and applications differ in which of two they take.
         if sum(name == b"host" for name, _ in scope["headers"]) > 1:
             raise Problem(400, "the request names several Hosts", "send one Host")
         host = headers.get("host", "")
+        # A page of somebody else can give its own name this machine's address (DNS rebinding); its Host gives it
+        # away.
         if self._hosts and _name(host) not in self._hosts:
             raise Problem(403, "this Host is not allowed", "add it with --allow-host")
         origin = headers.get("origin")
@@ -460,6 +469,7 @@ class Guard:
         path = scope["path"]
         scheme, _, credentials = headers.get("authorization", "").partition(" ")
         token = (credentials.strip() if scheme.lower() == "bearer" else headers.get("x-api-key", "")).encode()
+        # Both are compared in constant time, so that the time of an answer tells nothing about a token.
         asks = hmac.compare_digest(token, self._token)
         writes = bool(self._update_token) & hmac.compare_digest(token, self._update_token)
         scope[RIGHTS] = Rights(update=writes or not self._update_token, untested=writes)

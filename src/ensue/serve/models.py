@@ -108,6 +108,7 @@ class ServedFolder:
         self.task = task_of(folder)
         with ExitStack() as stack:
             self.active = self._read(source or (folder if loads else stack.enter_context(pinned(folder))), stack)
+        # An empty stack: the files are those of the active version and are removed with it.
         self._former = replace(self.active, files=ExitStack())
         if loads:
             metrics.version.labels(name).set(self.active.number)
@@ -128,14 +129,17 @@ class ServedFolder:
         if identity is None or identity == self._identity:
             self.refused = ""
             return False
+        # The same folder fails again most likely; a replaced one is tried at once.
         if self._failed == identity and time.monotonic() < self._retry:
             return False
         copy = self.folder
         try:
             with ExitStack() as stack:
                 copy = stack.enter_context(pinned(self.folder))
+                # A process of its own may crash or hang; only then the model is loaded here.
                 prove(copy)
                 version = self._read(copy, stack)
+                # Nothing could be linked beside the folder, so it was tested where it may be replaced.
                 if copy == self.folder and identity_of(copy) != identity:
                     raise ModelFolderError(f"{copy}: was replaced while it was tested")
         except InterruptedError:  # the service stops
@@ -154,6 +158,7 @@ class ServedFolder:
         self.active.files.close()
         self.active, self._former = self._former, replace(self._former, files=ExitStack())
         self._refuse(ModelFolderError(f"{self.folder}: no worker could load it"), self._identity, self.folder)
+        # The folder is tried again, however it looks.
         self._identity = None
 
     def report_swap(self) -> None:
@@ -215,10 +220,12 @@ class ServedFolder:
 
     def _refuse(self, error: BaseException, identity: Identity, copy: Path) -> None:
         """Note and log that a version does not answer; it is tried again after a while."""
+        # Each failure of the same folder doubles the pause.
         self._attempts = self._attempts + 1 if self._failed == identity else 0
         self._failed = identity
         self._retry = time.monotonic() + min(RETRY * 2**self._attempts, LONGEST_RETRY)
         reason = str(error) if isinstance(error, EnsueError) else f"{copy}: cannot be loaded ({described(error)})"
+        # Paths of this machine are not for clients.
         for path in (copy, self.folder):
             reason = reason.replace(str(path), self.name)
         self.refused = reason
@@ -303,6 +310,7 @@ class Model:
         finally:
             if job.done.cancelled():  # not answered: no further slice of it begins
                 self.worker.forget(job)
+        # Plots and explanations are asked for the same records again: they would count twice.
         if isinstance(kind, Kind) and kind.verb == "predict":
             total, unknown = self.drift.count(lines)
             self._total.inc(total)
@@ -405,6 +413,7 @@ class Models(dict[str, Model]):
         while True:
             await asyncio.sleep(max(self._settings.poll, 0.02))
             try:
+                # To test and load takes seconds; requests go on.
                 await asyncio.to_thread(model.refresh)
             except Exception as error:  # noqa: BLE001 - see above
                 self._log.failure(error, route="watch")

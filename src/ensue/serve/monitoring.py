@@ -132,6 +132,7 @@ class Drift:
                 num_total += int(match[2])
         today = self._today().toordinal()
         row = self._days[today % DAYS]
+        # The row is of a day that is a week ago or longer.
         if row[0] != today:
             row[:] = today, 0, 0, 0
         row += (0, num_records, num_known, num_total)
@@ -165,6 +166,7 @@ class SharedCounts:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.name = folder, "main"
+        # The library takes the folder from there.
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(folder)
 
     def take(self, name: str) -> None:
@@ -243,6 +245,7 @@ class Metrics:
         if counts is None:
             ProcessCollector(registry=reg)
         else:
+            # By name and not by process id: a worker that is started again continues the file of its place.
             values.ValueClass = values.MultiProcessValue(lambda: counts.name)  # type: ignore[no-untyped-call]
         self.requests = Counter("ensue_requests", "requests", ["route", "method", "status"], registry=reg)
         self.seconds = Histogram(

@@ -60,6 +60,7 @@ def run_apart(
         InterruptedError: ``wait`` was false.
         ChildProcessError: it ended without an object; the exit status is its argument.
     """
+    # A file and not a pipe: a long report would fill a pipe that nobody reads meanwhile.
     with tempfile.TemporaryFile() as report:
         process = subprocess.Popen(
             [sys.executable, "-m", module],
@@ -80,6 +81,7 @@ def run_apart(
                 if time.monotonic() > deadline:
                     raise TimeoutError
         finally:
+            # Also where it has ended: that does nothing.
             process.kill()
             process.wait()
             with suppress(BrokenPipeError):
@@ -157,6 +159,7 @@ def ask(predictor: AnyPredictor, folder: Path) -> list[dict[str, object]]:
         examples = service.example_records(predictor)
         records = [service.read(record, "example", UNLIMITED, "words") for record in examples]
         questions = [Question(record) for record in (service.first_record(predictor), *records)]
+        # NaN in a score is no JSON, and no client could read the answer.
         for line in service.answer(predictor, Kind("predict", CHOICES), questions) if questions else ():
             json.loads(line, parse_constant=refuse_number)
         with suppress(EnsueError):  # not every model explains itself
@@ -191,6 +194,7 @@ def main() -> None:
     try:
         ask(read(folder), folder)
     except EnsueError as wrong:
+        # Known to the service alone, by ensue.add_model: it asks the model itself.
         error = "" if isinstance(wrong.__cause__, UnknownModelError) else str(wrong)
     with report:
         json.dump({"error": error}, report)

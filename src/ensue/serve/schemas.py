@@ -234,8 +234,10 @@ class Requests:
             name: reduce(or_, [getattr(models, name) for models in self.bodies.values()]) for name in Bodies._fields
         }
         types["put_list"] = lists.ItemList
+        # One event, a list, or an object with a list.
         types["events"] = self.events | events.Event | list[events.Event]
         adapters = [(name, "validation", TypeAdapter(kind)) for name, kind in types.items()]
+        # All at once, so that two models of one name get one definition each.
         schemas, definitions = TypeAdapter.json_schemas(adapters, ref_template=REFERENCE)  # type: ignore[arg-type]
         return {name: schema for (name, _), schema in schemas.items()}, definitions["$defs"]
 
@@ -260,6 +262,7 @@ def document(requests: Requests, models: Iterable[str]) -> dict[str, object]:
     openapi = get_openapi(title="ensue", version=__version__, summary=SUMMARY, routes=routes)
     for methods in openapi["paths"].values():
         for operation in methods.values():
+            # FastAPI takes it from the docstring of the endpoint, which answers nothing here.
             operation.pop("description", None)
     components = openapi.setdefault("components", {})
     components["schemas"] = {**components.get("schemas", {}), **definitions}
@@ -311,6 +314,7 @@ def _reply(operation: Operation) -> object:
     field, kind = REPLIES.get(operation.name, ("", ""))
     if not field:
         return operation.reply
+    # Tasks share classes of answers: each is named once.
     items = reduce(or_, dict.fromkeys(getattr(service_of(task), kind) for task in TASKS))
     fields = {field: (GenericAlias(list, (items,)), ...)}
     return create_model(field.title(), **fields)  # type: ignore[call-overload]

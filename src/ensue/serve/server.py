@@ -146,6 +146,7 @@ def run(
                     shutil.rmtree(counts.folder, ignore_errors=True)
 
             app = make_app(service)  # each worker would make its own, of 30 MB
+            # Imports what uvicorn needs before the fork, so that workers share it.
             uvicorn.Config(app, lifespan="on", log_config=None).load()
             limit_threads(1)
             supervisor = Supervisor(folders, workers, limits, metrics, counts, lines, work)
@@ -222,6 +223,7 @@ def _private_folder() -> Iterator[Path]:
     """Hold a temporary folder that is locked while a process of the service lives; remove those of killed services."""
     for folder_left in Path(tempfile.gettempdir()).glob(f"{PRIVATE}*"):
         with suppress(OSError), locked(folder_left, fcntl.LOCK_EX | fcntl.LOCK_NB):
+            # The folder of temporary files belongs to all users.
             if folder_left.stat().st_uid == os.getuid():
                 shutil.rmtree(folder_left, ignore_errors=True)
     with ExitStack() as stack:

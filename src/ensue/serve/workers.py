@@ -93,12 +93,14 @@ class Link:
 
     async def taken_up(self) -> None:
         """Say that a folder was replaced, and wait until all workers answer from it, or its replacement failed."""
+        # Before the message: the answer may be there before this goes on.
         self._activated.clear()
         self._end.send(UPDATED)
         await self._activated.wait()
 
     def _hear(self) -> None:
         try:
+            # Several messages of one byte may come together.
             data = self._end.recv(64)
         except OSError:
             data = b""
@@ -112,6 +114,7 @@ class Link:
             self.orphaned = True
             asyncio.get_running_loop().remove_reader(self._end)
             self._activated.set()
+            # A worker without a supervisor ends as if it had been told to.
             os.kill(os.getpid(), signal.SIGTERM)
 
 
@@ -172,6 +175,7 @@ class Supervisor:
         self._serve = serve
         counts.take("main")
         self._refusals = counts.folder / "refused.json"
+        # A thread does not survive a fork, and whoever waits for it waits for ever.
         former_threads = _threads()
         self._served = [
             ServedFolder(name, folder, metrics, log, loads=service_of(task_of(folder)).forks, warm=False)
@@ -243,6 +247,7 @@ class Supervisor:
     def _start(self, slot: int) -> _Worker:
         """Start a worker at a place, on its free side."""
         end, worker_end = socket.socketpair()
+        # A place has two sides: the worker that leaves and the one that comes.
         while len(sides := {worker.side for worker in self._workers if worker.slot == slot}) == 2:
             self._turn(0.05)  # the one before the one before still answers its last
         side = "b" if "a" in sides else "a"
@@ -267,6 +272,7 @@ class Supervisor:
         code = 1
         try:
             for number in (signal.SIGINT, signal.SIGTERM):
+                # Handlers of the first process would make the child look after its siblings.
                 signal.signal(number, signal.SIG_DFL)
             for other in self._workers:
                 other.end.close()
@@ -278,6 +284,7 @@ class Supervisor:
         except Exception as error:  # noqa: BLE001 - a copy of the first process must end here, whatever happens
             self._log.failure(error, route="worker")
         finally:
+            # No cleanup of the first process: its folder and socket are still in use.
             os._exit(code)
 
     def _work(self, name: str, end: socket.socket, link: Link) -> None:
@@ -330,6 +337,7 @@ class Supervisor:
             if UPDATED in message:
                 self._updated.append(worker)
         now = time.monotonic()
+        # A laptop that slept must not kill all its workers.
         passed = min(now - self._turned, HEARTBEAT)
         self._turned = now
         for worker in list(self._workers):
@@ -381,6 +389,7 @@ class Supervisor:
     def _check_folders(self) -> None:
         """Prove and load folders that were replaced, and replace the workers one after the other."""
         try:
+            # A list, not any(): all folders are looked at.
             replaced = [served for served in self._served if served.refresh(self._prove)]
             if not replaced:
                 return
@@ -390,6 +399,7 @@ class Supervisor:
                     served.report_swap()
             elif not self._stop:
                 for served in replaced:
+                    # New workers cannot load it, although a process could: back to the version of before.
                     served.revert()
                 self._replace_workers()
         finally:
@@ -413,6 +423,7 @@ class Supervisor:
                 if not self._stop:
                     self._log.event("swap_failed", worker=slot)
                 return False
+            # The new one answers, so that no moment is without workers.
             for worker in old:
                 self._leave(worker)
         return True
@@ -423,6 +434,7 @@ class Supervisor:
         if not self._refusals.exists() or self._refusals.read_text() != text:
             new = self._refusals.with_suffix(".new")
             new.write_text(text)
+            # Replaced at once: workers read it at any moment.
             new.replace(self._refusals)
 
     def _leave(self, worker: _Worker) -> None:

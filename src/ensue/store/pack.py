@@ -317,7 +317,7 @@ def _pack(value: object, path: str, arrays: Arrays, stored: np.dtype[Any] | None
         arrays[path] = array = array if stored is None else array.astype(stored, copy=False)
         return _described(array)
     if isinstance(value, pl.Series | Vocabulary):
-        # A column of texts is their joined bytes and their lengths: two arrays instead of a million JSON strings.
+        # A column of texts is their joined bytes and their lengths: two arrays in place of one JSON string per text.
         texts = value.to_list() if isinstance(value, pl.Series) else value.values
         arrays[f"{path}.bytes"] = np.frombuffer("".join(texts).encode(), np.uint8)
         arrays[f"{path}.lengths"] = np.fromiter(map(len, texts), np.int32, len(texts))

@@ -131,6 +131,7 @@ class TaskService:
             raise DataError(f"{location}: must be an object such as {json.dumps(example)}")
         if (required := next(iter(example))) not in decoded:
             raise DataError(f'{location}: field "{required}" is missing; expected {json.dumps(example)}')
+        # The library's own reader: the service says of a record what the library says.
         record: AnyRecord = self.task.record.from_fields(decoded, location)  # type: ignore[assignment]
         require_short(record, location, settings, words)
         return record
@@ -175,6 +176,7 @@ def attribution_sentence(choice: Choice) -> str:
     """Say which event a choice attended to most, and the drop of its score without that."""
     if not choice.attributions:
         return f"{choice.value} (score {choice.score:.3f}) has no attributions: it is generally frequent."
+    # The largest weight is first.
     strongest = choice.attributions[0]
     attribution = f"largest attribution {strongest.value}, weight {strongest.weight:.2f}"
     sentence = f"{choice.value} (score {choice.score:.3f}): {attribution}"

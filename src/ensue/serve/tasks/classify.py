@@ -42,6 +42,7 @@ def _draw(predictor: ClassifyPredictor, kind: FigureKind, question: Question) ->
 
 def _example_records(predictor: ClassifyPredictor) -> list[dict[str, object]]:
     """Return the most frequent words with the highest probability, one per label; none where pairs are asked for."""
+    # Frequent words are nobody's text, and longer ones are no articles and pronouns.
     words = [word for word in predictor.tokenizer.vocabulary.values[:WORDS] if word.isalpha() and len(word) > 3]
     if predictor.metadata.paired or not words:
         return []
@@ -49,6 +50,7 @@ def _example_records(predictor: ClassifyPredictor) -> list[dict[str, object]]:
     answers = predictor.predict([Text((word,)) for word in words], 1, evidence=False)
     for word, answer in zip(words, answers, strict=True):
         choice = answer.choices[0]
+        # Pairs compare by the score first.
         best[choice.value] = max(best.get(choice.value, (0.0, "")), (choice.score, word))
     return [{"texts": [word]} for _, word in sorted(best.values(), reverse=True)[:NUM_EXAMPLES]]
 

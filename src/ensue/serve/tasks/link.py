@@ -41,6 +41,7 @@ def _articles(limits: Limits, kind: object) -> object:
 def _article(fields: object, location: str, max_characters: int) -> Article:
     if not isinstance(fields, dict):
         raise DataError(f'{location}: must be an object such as {{"body": "an article", "id": "n1"}}')
+    # Measured before it is read, which cuts it into sentences.
     if (size := sum(len(text) for text in fields.values() if isinstance(text, str))) > max_characters:
         raise too_long(location, size, "characters", max_characters, "an article", "article_characters")
     return Article.from_fields(fields, location)
@@ -65,6 +66,7 @@ def _draw(predictor: LinkPredictor, kind: FigureKind, question: Question) -> tup
     attended = explanation(predictor, post, replace(answer, choices=(choice,)))
     if not attended.score_drops:
         raise DataError("record: the post has no words to draw")
+    # The word without which the score falls most.
     at = max(range(len(attended.score_drops)), key=attended.score_drops.__getitem__)
     sentences = [
         f"Article {choice.value}: the score {change_in_words(attended.score_drops[at])} without "

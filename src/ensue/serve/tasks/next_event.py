@@ -152,6 +152,7 @@ def _draw(predictor: NextPredictor, kind: FigureKind, question: Question) -> tup
         words = f"{words} {_edges_in_words(explanation, kind.truth)}"
     if explanation.dependency or kind.truth is not None:
         return figures.cascade(explanation, truth=kind.truth), words
+    # Only events that the model knows have weights; long sessions are cut to the latest.
     positions = [position for position, value in enumerate(history.values) if value in predictor.vocabulary]
     return _bars(explanation, choice, positions[max(0, len(positions) - len(explanation.values)) :]), words
 

@@ -159,6 +159,7 @@ def _training_data(predictor: SuggestPredictor, body: UpdateQueries) -> Queries:
 
 
 def _queries(records: Sequence[History], users: Sequence[str] | None, normalisation: Normalisation) -> Queries:
+    # Rows as a log has them, so that an update is read by the same rules.
     rows = [
         {
             **({} if users is None else {"user": users[session]}),
@@ -173,6 +174,7 @@ def _queries(records: Sequence[History], users: Sequence[str] | None, normalisat
         raise DataError("new data: there are no queries")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "queries.jsonl"
+        # A file, for the reader of logs reads files.
         path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
         try:
             return read_queries(path, rules=QueryRules(normalisation=normalisation), time_unit="s")[0]

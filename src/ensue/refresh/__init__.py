@@ -99,12 +99,12 @@ def refresh(
 
     Args:
         folder: a model folder.
-        data: what is new, or what gives it for the predictor that stands.
-        max_drop: the largest relative fall that is let pass, in [0, 1); ``None`` for no test.
-        keep: former versions kept, at most; one is kept in any case where the test could not look at former examples.
-        follow: what to do with the reports of a pass of task ``next``; it has to run through them.
-        before: called with the candidate and what it comes to right before it takes the folder's place; what it notes
-            in the candidate's metadata is part of the folder.
+        data: new data, or a function that returns it for the active predictor.
+        max_drop: the largest relative fall of the metric that passes, in [0, 1); ``None`` for no test.
+        keep: maximum number of former versions; one is stored in any case where former examples could not be tested.
+        follow: receives the reports of a pass of task ``next``, and has to run through them.
+        before: called with the candidate and the result right before the folder changes; metadata that it sets in the
+            candidate is part of the folder.
 
     Raises:
         DataError: nothing can be learned from the data, or from the part of it that is not held out.
@@ -124,7 +124,7 @@ def refresh(
         ask = Ask(max_drop is not None, standing, follow)
         update: Learn = named(TASKS[candidate.task].update)
         trial = update(old, candidate, new, ask)
-        result = Refreshed(True, standing, trial.slices, trial.held, max_drop, trial.loss)
+        result = Refreshed(True, standing, trial.slices, trial.held_out, max_drop, trial.loss)
         if result.falls:
             return replace(result, accepted=False)
         trial.learn_rest()
@@ -142,7 +142,7 @@ def refresh(
 
 
 def roll_back(folder: Path, number: int | None = None) -> tuple[int, int]:
-    """:func:`ensue.store.versions.roll_back` under the folder's lock."""
+    """Make a stored version the active one, under the folder's lock; see :func:`ensue.store.versions.roll_back`."""
     with only_writer(folder):
         return versions.roll_back(folder, number)
 

@@ -113,13 +113,13 @@ class Trial(NamedTuple):
 
     Attributes:
         slices: none where nothing was tested.
-        held: which part of the new data was held out.
+        held_out: name of the part of the new data that was held out.
         loss: of the latest step, in nats.
         learn_rest: trains on what was held out and builds what needs all data; called once the candidate has passed.
     """
 
     slices: tuple[Slice, ...] = ()
-    held: str = ""
+    held_out: str = ""
     loss: float = 0.0
     learn_rest: Callable[[], object] = lambda: None
 
@@ -164,15 +164,15 @@ def update_next(old: NextPredictor, candidate: NextPredictor, data: Histories, a
         return Trial(learn_rest=candidate.index_items)
     early = data
     newest = None
-    held = ""
+    held_out = ""
     if len(data) >= MIN_TESTED:
-        early, newest, held = hold_out(data, by_time=dated(data))
+        early, newest, held_out = hold_out(data, by_time=dated(data))
         require_targets(early, "all but the newest tenth of the new data")
         require_targets(newest, "the newest tenth of the new data")
-    remembered, others = candidate.reservoir.part(min(MAX_REMEMBERED, len(candidate.reservoir) // 10), ask.standing)
+    remembered, replayed = candidate.reservoir.part(min(MAX_REMEMBERED, len(candidate.reservoir) // 10), ask.standing)
     # Remembered histories that are tested are not replayed in this pass: they would be scored on what was just
     # trained.
-    ask.follow(passes(candidate, early, others))
+    ask.follow(passes(candidate, early, replayed))
     tested = {NEWEST: newest, "remembered": remembered if len(remembered) else None}
     slices = tuple(_next_slice(name, old, candidate, log) for name, log in tested.items() if log is not None)
 
@@ -181,7 +181,7 @@ def update_next(old: NextPredictor, candidate: NextPredictor, data: Histories, a
             ask.follow(replace(report, stage="update, newest tenth") for report in passes(candidate, newest))
         candidate.index_items()
 
-    return Trial(slices, held, learn_rest=learn_rest)
+    return Trial(slices, held_out, learn_rest=learn_rest)
 
 
 def _next_slice(name: str, old: NextPredictor, new: NextPredictor, data: Histories) -> Slice:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 _ACCESS_LISTS = ("system.posix_acl_access", "system.posix_acl_default")
-_GROUP, _OTHERS = 0o070, 0o007
+_GROUP, _WORLD = 0o070, 0o007
 
 
 class Access(NamedTuple):
@@ -60,7 +60,7 @@ def sibling_access(source: Path, mode: int = 0o666) -> Access | None:
     inner = access_of(source / "settings.json") if source.is_dir() else outer
     if outer is None or inner is None:
         return None
-    for bits in (_GROUP, _OTHERS):
+    for bits in (_GROUP, _WORLD):
         may_read = (inner is outer or outer.mode & bits & 0o111) and inner.mode & bits & 0o444
         # Who may not read the source gets nothing of its neighbour, whatever the umask says.
         mode &= 0o777 if may_read else ~bits
@@ -144,7 +144,7 @@ def _set_access(descriptor: int, access: Access) -> None:
             break
     # With an access list the group's bits are the list's mask, and say nothing about the group itself.
     if access.lists or os.fstat(descriptor).st_gid != access.group:
-        mode &= ~_GROUP | (mode & _OTHERS) << 3
+        mode &= ~_GROUP | (mode & _WORLD) << 3
     os.fchmod(descriptor, mode)
     if sys.platform == "linux":
         for name, value in access.lists:

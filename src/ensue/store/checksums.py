@@ -23,35 +23,35 @@ MAX_BYTES = 2**20
 _LINE = re.compile(r"([0-9a-f]{64})  (\w[\w.-]*)", re.ASCII)
 
 
-def digest(parts: Iterable[bytes | memoryview]) -> str:
-    """Return the checksum of bytes that come in parts, in hexadecimal."""
+def digest(blocks: Iterable[bytes | memoryview]) -> str:
+    """Return the checksum of bytes in chunks, in hexadecimal."""
     hashed = hashlib.blake2b(digest_size=32)
-    for part in parts:
-        hashed.update(part)
+    for block in blocks:
+        hashed.update(block)
     return hashed.hexdigest()
 
 
-class Counted:
-    """Bytes that come in parts, and once they have come their checksum, in hexadecimal."""
+class Hashed:
+    """Bytes in chunks, and their checksum in hexadecimal once all were read."""
 
-    def __init__(self, parts: Iterable[bytes | memoryview]) -> None:
-        self._parts = parts
+    def __init__(self, blocks: Iterable[bytes | memoryview]) -> None:
+        self._blocks = blocks
         self._hashed = hashlib.blake2b(digest_size=32)
 
     def __iter__(self) -> Iterator[bytes | memoryview]:
-        """The parts, one after the other."""
-        for part in self._parts:
-            self._hashed.update(part)
-            yield part
+        """Yield the chunks."""
+        for block in self._blocks:
+            self._hashed.update(block)
+            yield block
 
     @property
     def digest(self) -> str:
-        """The checksum of all that has come."""
+        """Checksum of all chunks that were read."""
         return self._hashed.hexdigest()
 
 
 def lines_of(sums: Mapping[str, str]) -> bytes:
-    """The contents of ``B2SUMS`` for checksums by name of the file."""
+    """Return the contents of ``B2SUMS`` for checksums by name of the file."""
     return "".join(f"{sums[name]}  {name}\n" for name in sorted(set(sums) - FREE)).encode()
 
 
@@ -80,7 +80,7 @@ def opened(folder: Path, name: str) -> Iterator[BinaryIO]:
 
 
 def chunks(file: BinaryIO) -> Iterator[bytes]:
-    """The rest of a file in parts of 1 MB."""
+    """Yield the rest of a file in chunks of 1 MB."""
     return iter(partial(file.read, 2**20), b"")
 
 
@@ -119,13 +119,13 @@ def sum_of(folder: Path, name: str) -> str | None:
     return expected
 
 
-def require_sum(folder: Path, name: str, expected: str | None, parts: Iterable[bytes | memoryview]) -> None:
+def require_sum(folder: Path, name: str, expected: str | None, blocks: Iterable[bytes | memoryview]) -> None:
     """Compare the contents of a file with its checksum.
 
     Raises:
         ModelFolderError: they differ.
     """
-    if expected is not None and digest(parts) != expected:
+    if expected is not None and digest(blocks) != expected:
         raise ModelFolderError(
             f"{folder}/{name}: damaged or edited (its checksum is not the one in {FILE}); copy the folder again or "
             "fit the model again"

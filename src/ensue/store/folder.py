@@ -33,9 +33,9 @@ from ensue.version import __version__
 
 T = TypeVar("T")
 Settings: TypeAlias = dict[str, Any]
-"""What ``settings.json`` holds: decoded JSON, whose keys a task knows."""
+"""Contents of ``settings.json``: decoded JSON, whose keys a task knows."""
 Contents: TypeAlias = bytes | Iterable[bytes | memoryview]
-"""What stands in a file."""
+"""Contents of a file, as bytes or as an iterable of chunks."""
 FORMAT = 2
 """Version of the folder's layout; any other is refused."""
 
@@ -57,7 +57,7 @@ def write_file(path: Path, data: bytes, *, access: Access | None = None) -> None
         access: permissions of a file that is new; those of the umask if ``None``. One that is replaced keeps its own.
 
     Raises:
-        ModelFolderError: the disk is full, the place cannot be written, or is no file; the old file stands.
+        ModelFolderError: the disk is full, or the path cannot be written or is no file; the old file is unchanged.
     """
     write_chunks(path, [data], access=access)
 
@@ -92,15 +92,15 @@ def write_chunks(path: Path, chunks: Iterable[bytes | memoryview], *, access: Ac
         ) from error
 
 
-def _temporary(place: Path) -> str:
+def _temporary(target: Path) -> str:
     """Return a new name for what will replace a file or folder."""
-    return f".{place.name.removeprefix('.')}.{secrets.token_hex(4)}.tmp"
+    return f".{target.name.removeprefix('.')}.{secrets.token_hex(4)}.tmp"
 
 
-def _temporaries(place: Path) -> Iterator[Path]:
+def _temporaries(target: Path) -> Iterator[Path]:
     """Return the files whose names :func:`_temporary` gave."""
-    name = re.compile(rf"\.{re.escape(place.name.removeprefix('.'))}\.[0-9a-f]{{8}}\.tmp")
-    return (path for path in place.parent.glob(".*.tmp") if name.fullmatch(path.name))
+    name = re.compile(rf"\.{re.escape(target.name.removeprefix('.'))}\.[0-9a-f]{{8}}\.tmp")
+    return (path for path in target.parent.glob(".*.tmp") if name.fullmatch(path.name))
 
 
 def _remove_abandoned(path: Path) -> None:
@@ -128,9 +128,9 @@ def write_folder(folder: Path, files: Mapping[str, Contents], *, like: Path | No
     with _replacement(folder, like) as (new, access):
         sums = {}
         for name, contents in files.items():
-            counted = checksums.Counted([contents] if isinstance(contents, bytes) else contents)
-            _flush(new / name, counted, access(name))
-            sums[name] = counted.digest
+            hashed = checksums.Hashed([contents] if isinstance(contents, bytes) else contents)
+            _flush(new / name, hashed, access(name))
+            sums[name] = hashed.digest
         _flush(new / checksums.FILE, [checksums.lines_of(sums)], access(checksums.FILE))
 
 
@@ -177,10 +177,10 @@ def linked_copy(folder: Path) -> Iterator[Path]:
 
 
 def require_writable(folder: Path) -> None:
-    """Find out before the work, not after it, whether a model can be saved here.
+    """Check before the work, and not after it, that a model can be saved here.
 
     Raises:
-        ModelFolderError: the place is taken by something else, or cannot be written.
+        ModelFolderError: something else has the name, or the folder cannot be written.
     """
     with _new_sibling(folder):
         pass
@@ -234,8 +234,8 @@ def read_model(folder: Path, make: Callable[..., T], fill: Callable[[T, Path, Se
         settings = read_settings(folder)
         with damage(folder):
             # Settings of the model and of its training share one namespace.
-            chosen = {**settings["settings"], **(settings["schedule"] or {})}
-            predictor = make(settings["model"], settings=chosen, seed=settings["seed"])
+            changed_settings = {**settings["settings"], **(settings["schedule"] or {})}
+            predictor = make(settings["model"], settings=changed_settings, seed=settings["seed"])
             fill(predictor, folder, settings["facts"])
         return predictor
 
@@ -243,20 +243,20 @@ def read_model(folder: Path, make: Callable[..., T], fill: Callable[[T, Path, Se
 
 
 def read_unchanged(folder: Path, read: Callable[[], T]) -> T:
-    """What ``read`` makes of a folder; read anew if the folder was replaced meanwhile, so that nobody sees two halves.
+    """Return the result of ``read``, which is called again if the folder was replaced meanwhile: never two halves.
 
     Raises:
-        ModelFolderError: what ``read`` raises while the folder stays as it is.
+        ModelFolderError: ``read`` raises it while the folder stays as it is.
     """
     while True:
-        before = _identity(folder)
+        identity = _identity(folder)
         try:
             content = read()
         except ModelFolderError:
-            if _identity(folder) == before:
+            if _identity(folder) == identity:
                 raise
         else:
-            if _identity(folder) == before:
+            if _identity(folder) == identity:
                 return content
 
 
@@ -324,9 +324,10 @@ def damage(path: Path) -> Iterator[None]:
     except ModelFolderError:
         raise
     except UnknownModelError as error:
-        said = str(error).partition(";")[0]
+        message = str(error).partition(";")[0]
         raise ModelFolderError(
-            f"{path}: {said}; for a class of your own, give its file again: --model FILE.py:CLASS, or ensue.add_model"
+            f"{path}: {message}; for a class of your own, give its file again: --model FILE.py:CLASS, or "
+            "ensue.add_model"
         ) from error
     except Exception as error:
         reason = one_line(" ".join(str(error).split()) or type(error).__name__, 300)
@@ -342,8 +343,8 @@ def described(summary: Mapping[str, object], card: str) -> dict[str, bytes]:
 @contextmanager
 def _replacement(folder: Path, like: Path | None) -> Iterator[tuple[Path, Callable[[str], Access | None]]]:
     """Yield a new folder that replaces another at the end, and the permissions of each of its files by name."""
-    place = folder.resolve()
-    source = place if place.exists() else like
+    target = folder.resolve()
+    source = target if target.exists() else like
     folder_access = access_of(source) if source else None
     settings_access = access_of(source / "settings.json") if source else None
 
@@ -356,8 +357,8 @@ def _replacement(folder: Path, like: Path | None) -> Iterator[tuple[Path, Callab
             if folder_access is not None:
                 set_folder_access(new, folder_access)
             _flush_names(new)
-            put_in_place(new, place)
-            _flush_names(place.parent)
+            put_in_place(new, target)
+            _flush_names(target.parent)
         except OSError as error:
             raise ModelFolderError(
                 f"{folder}: cannot be saved ({error.strerror}); the existing file is unchanged"
@@ -369,12 +370,12 @@ def _new_sibling(folder: Path, access: Access | None = None) -> Iterator[Path]:
     """Yield an empty folder next to another, locked while it is written; what has its name in the end is removed."""
     if folder.exists() and not _is_model(folder) and (not folder.is_dir() or any(folder.iterdir())):
         raise ModelFolderError(f"{folder}: exists and is not a model folder; use another folder")
-    place = folder.resolve()  # a link stays a link, and what it points at is replaced
+    target = folder.resolve()  # a link stays a link, and what it points at is replaced
     with ExitStack() as stack:
         try:
-            place.parent.mkdir(parents=True, exist_ok=True)
+            target.parent.mkdir(parents=True, exist_ok=True)
             while True:
-                new = place.with_name(f".{place.name}.{secrets.token_hex(4)}.tmp")
+                new = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
                 # From before it is there: a signal may come at any moment.
                 stack.callback(shutil.rmtree, new, ignore_errors=True)
                 create_folder(new, access)
@@ -398,7 +399,7 @@ def _identity(folder: Path) -> tuple[int, int] | None:
 
 
 def _is_model(folder: Path) -> bool:
-    """Whether its settings are ours: others keep a ``settings.json`` too."""
+    """Return whether a folder has settings of ours: other programs have a ``settings.json`` too."""
     try:
         with opened(folder, "settings.json") as file:
             settings = decode_json(file.read(MAX_SETTINGS_BYTES))

@@ -334,12 +334,12 @@ def _pack(value: object, path: str, arrays: Arrays, stored: np.dtype[Any] | None
                 tree[name] = packed
         return tree
     if isinstance(value, Mapping):
-        return {key: _pack(part, _join(path, key), arrays) for key, part in value.items()}
+        return {key: _pack(item, _join(path, key), arrays) for key, item in value.items()}
     # JSON has no sets, and the same set must give the same bytes.
     if isinstance(value, frozenset):
         return sorted(value)
     if isinstance(value, tuple | list):
-        return [_pack(part, _join(path, str(index)), arrays) for index, part in enumerate(value)]
+        return [_pack(item, _join(path, str(index)), arrays) for index, item in enumerate(value)]
     return value
 
 
@@ -361,10 +361,10 @@ def _unpack(kind: Hint, tree: Tree, arrays: Arrays, path: str) -> object:
         return _unpack_fields(plain, kinds, tree, arrays, path)
     if arguments and _is_structured(arguments[-1]):
         tree = _require(dict, tree, path)
-        return {key: _unpack(arguments[-1], part, arrays, _join(path, key)) for key, part in tree.items()}
+        return {key: _unpack(arguments[-1], subtree, arrays, _join(path, key)) for key, subtree in tree.items()}
     if arguments and _is_structured(arguments[0]):
         tree = _require(list, tree, path)
-        return tuple(_unpack(arguments[0], part, arrays, _join(path, str(at))) for at, part in enumerate(tree))
+        return tuple(_unpack(arguments[0], item, arrays, _join(path, str(index))) for index, item in enumerate(tree))
     return _checked_json(kind, tree, path)
 
 
@@ -373,9 +373,9 @@ def _unpack_fields(kind: type, kinds: Mapping[str, Hint], tree: Tree, arrays: Ar
     if unknown := sorted(tree.keys() - kinds.keys()):
         raise ValueError(f"{one_line(_join(path, unknown[0]), 80)}: is not known")
     values = {}
-    for name, own in kinds.items():
+    for name, hint in kinds.items():
         if name in tree:
-            values[name] = _unpack(own, tree[name], arrays, _join(path, name))
+            values[name] = _unpack(hint, tree[name], arrays, _join(path, name))
         elif _default(kind, name) is _MISSING:
             raise ValueError(f"{_join(path, name)}: is missing")
     try:
@@ -439,8 +439,8 @@ def _checked_json(kind: Hint, tree: object, path: str) -> object:
         return _adapter(kind).validate_json(json.dumps(tree), strict=True)
     except ValidationError as error:
         first = error.errors()[0]
-        place = ".".join([path, *map(str, first["loc"])])
-        raise ValueError(f"{one_line(place, 80)}: {first['msg']}") from error
+        location = ".".join([path, *map(str, first["loc"])])
+        raise ValueError(f"{one_line(location, 80)}: {first['msg']}") from error
 
 
 @cache

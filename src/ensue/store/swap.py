@@ -20,16 +20,16 @@ from ensue.store.access import sibling_access
 
 @contextmanager
 def only_writer(folder: Path) -> Iterator[None]:
-    """Hold the lock beside a folder, which need not exist yet: ``.NAME.lock``, gone when it is let go.
+    """Hold the lock ``.NAME.lock`` next to a folder, which need not exist yet; the file goes when the lock is released.
 
-    What a killed process leaves of it holds nobody up.
+    A file that a killed process leaves blocks nobody.
 
     Raises:
-        FolderInUseError: another process holds it.
-        ModelFolderError: it cannot be made there.
+        FolderInUseError: another process holds the lock.
+        ModelFolderError: the file cannot be created.
     """
-    place = folder.resolve()
-    path = place.with_name(f".{place.name}.lock")
+    target = folder.resolve()
+    path = target.with_name(f".{target.name}.lock")
     access = sibling_access(folder)
     mode = 0o666 if access is None else access.mode
     while True:
@@ -59,21 +59,21 @@ def only_writer(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-_EXCHANGE, _HERE = 2, -100  # renameat2(2): RENAME_EXCHANGE, AT_FDCWD
+_EXCHANGE, _CURRENT = 2, -100  # renameat2(2): RENAME_EXCHANGE, AT_FDCWD
 
 
 def put_in_place(new: Path, folder: Path) -> None:
-    """Rename, or swap with what stands there; the old one, now under the temporary name, goes with it.
+    """Rename a folder, or swap it with the one that has the name; the old one is then under the temporary name.
 
     Raises:
-        OSError: it cannot be; what stood there is unchanged.
+        OSError: it cannot be renamed; the old folder is unchanged.
     """
     if not folder.exists():
         new.rename(folder)
         return
     # One system call swaps both names: no moment without a folder. Python has no function for it.
     exchange = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
-    if exchange and exchange(_HERE, os.fsencode(new), _HERE, os.fsencode(folder), _EXCHANGE) == 0:
+    if exchange and exchange(_CURRENT, os.fsencode(new), _CURRENT, os.fsencode(folder), _EXCHANGE) == 0:
         return
     old = new.with_suffix(".old")  # no swap on this system: two renames, a moment apart
     with ExitStack() as stack:
@@ -90,38 +90,39 @@ def put_in_place(new: Path, folder: Path) -> None:
 
 
 def sweep(folder: Path) -> None:
-    """Put right what killed processes left beside a folder as they wrote it; who is still at work holds a lock on it.
+    """Remove what killed processes left next to a folder, and restore the folder itself where it is missing.
 
-    What stood there is put back if nothing stands there now, and all else is removed.
+    A writer that is still at work holds a lock on its temporary folder, which is then not touched.
     """
     put_back(folder)
-    place = folder.resolve()
-    for left in [*place.parent.glob(f".{glob.escape(place.name)}.*.tmp"), *_old(place)]:
-        with suppress(OSError), locked(left, fcntl.LOCK_EX | fcntl.LOCK_NB):
-            shutil.rmtree(left, ignore_errors=True)
+    target = folder.resolve()
+    for path in [*target.parent.glob(f".{glob.escape(target.name)}.*.tmp"), *_moved_aside(target)]:
+        with suppress(OSError), locked(path, fcntl.LOCK_EX | fcntl.LOCK_NB):
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def put_back(folder: Path) -> bool:
-    """Whether a folder stands again that a process was killed in the midst of replacing."""
-    place = folder.resolve()
-    for left in _old(place):
-        with suppress(OSError), locked(left, fcntl.LOCK_EX | fcntl.LOCK_NB):
+    """Restore a folder that a process was killed in the midst of replacing; return whether one was restored."""
+    target = folder.resolve()
+    for path in _moved_aside(target):
+        with suppress(OSError), locked(path, fcntl.LOCK_EX | fcntl.LOCK_NB):
             # Somebody else may have put a folder there meanwhile.
-            if not place.exists():
-                left.rename(place)
+            if not target.exists():
+                path.rename(target)
                 return True
     return False
 
 
-def _old(place: Path) -> list[Path]:
-    """What was moved aside from this place; a folder whose name goes on with a dot has others of its own."""
-    begin, end = f".{place.name}.", ".old"
-    aside = place.parent.glob(f"{glob.escape(begin)}*{end}")
-    return [left for left in aside if "." not in left.name.removeprefix(begin).removesuffix(end)]
+def _moved_aside(target: Path) -> list[Path]:
+    """Return the folders that were moved aside from a name."""
+    begin, end = f".{target.name}.", ".old"
+    paths = target.parent.glob(f"{glob.escape(begin)}*{end}")
+    # A dot within the rest belongs to a folder whose name begins with this one's and a dot.
+    return [path for path in paths if "." not in path.name.removeprefix(begin).removesuffix(end)]
 
 
 @contextmanager
-def locked(path: Path, how: int) -> Iterator[None]:
+def locked(path: Path, operation: int) -> Iterator[None]:
     """Hold a lock on a folder.
 
     Raises:
@@ -129,7 +130,7 @@ def locked(path: Path, how: int) -> Iterator[None]:
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        fcntl.flock(descriptor, how)
+        fcntl.flock(descriptor, operation)
         yield
     finally:
         os.close(descriptor)

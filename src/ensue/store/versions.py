@@ -16,7 +16,7 @@ from ensue.store.folder import clone_folder, read_settings, require_whole
 
 
 def current(folder: Path) -> int:
-    """The number of the version that stands; a folder that was fitted and never updated is 1.
+    """Return the number of the active version; a folder that was fitted and never updated is 1.
 
     Raises:
         ModelFolderError: not a whole model folder.
@@ -30,64 +30,64 @@ def current(folder: Path) -> int:
 
 
 def kept(folder: Path) -> list[int]:
-    """Numbers of the versions kept beside a folder, oldest first."""
-    place = _place(folder)
-    names = [path.name for path in place.iterdir()] if place.is_dir() else []
+    """Return the numbers of the versions stored next to a folder, oldest first."""
+    parent = _parent(folder)
+    names = [path.name for path in parent.iterdir()] if parent.is_dir() else []
     return sorted(int(name) for name in names if name.isdecimal())
 
 
 def next_number(folder: Path) -> int:
-    """The number of the version to come: above the one that stands and all that are kept."""
+    """Return the number of the next version: above the active one and all stored ones."""
     return 1 + max([current(folder), *kept(folder)])
 
 
 def keep(folder: Path) -> int:
-    """Keep what stands under its number, or, where another model has that number, under the next; returns which."""
+    """Store the active version under its number, or under the next where another model has that; return the number."""
     number = current(folder)
-    if number in kept(folder) and not _same(folder, _place(folder) / str(number)):
+    if number in kept(folder) and not _same(folder, _parent(folder) / str(number)):
         # The folder was fitted again under a number that an older model has.
         number = next_number(folder)
     if number not in kept(folder):
         try:
-            ensure_folder(_place(folder), sibling_access(folder, 0o777))
+            ensure_folder(_parent(folder), sibling_access(folder, 0o777))
         except OSError as error:
-            raise ModelFolderError(f"{_place(folder)}: cannot be written ({error.strerror})") from error
+            raise ModelFolderError(f"{_parent(folder)}: cannot be written ({error.strerror})") from error
         # Files are linked, so that a version takes no space until the folder changes.
-        clone_folder(folder, _place(folder) / str(number))
+        clone_folder(folder, _parent(folder) / str(number))
     return number
 
 
 def prune(folder: Path, num: int) -> None:
-    """Remove all kept versions but the newest ``num``, the one that stands not counted."""
-    standing = current(folder)
-    others = [number for number in kept(folder) if number != standing or not _same(folder, place_of(folder, number))]
-    for number in others[: max(0, len(others) - num)]:
-        gone = _place(folder) / f".{number}.tmp"  # first out of the list, then away: no half version has a number
+    """Remove all stored versions but the newest ``num``; a copy of the active version does not count."""
+    active = current(folder)
+    former = [number for number in kept(folder) if number != active or not _same(folder, place_of(folder, number))]
+    for number in former[: max(0, len(former) - num)]:
+        gone = _parent(folder) / f".{number}.tmp"  # first out of the list, then away: no half version has a number
         place_of(folder, number).rename(gone)
-    for rest in _place(folder).glob(".*.tmp"):
-        shutil.rmtree(rest, ignore_errors=True)
+    for path in _parent(folder).glob(".*.tmp"):
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def roll_back(folder: Path, number: int | None = None) -> tuple[int, int]:
-    """Put a kept version in the folder's place; what stood there is kept too.
+    """Make a stored version the active one; the version that it replaces is stored too.
 
     Args:
         folder: a model folder.
-        number: which; else the newest that is older than what stands.
+        number: of the version. [default: the newest that is older than the active one]
 
     Returns:
-        The number of the version that stands now, and the one under which what it replaced is kept.
+        The number of the active version now, and the one under which the former one is stored.
 
     Raises:
         SettingError: no such version.
-        ModelFolderError: it is damaged, or the disk is full; what stands is unchanged.
+        ModelFolderError: it is damaged, or the disk is full; the active version is unchanged.
     """
     versions = kept(folder)
-    standing = current(folder)
+    active = current(folder)
     if number is None:
-        older = [version for version in versions if version < standing]
+        older = [version for version in versions if version < active]
         if not older:
-            raise SettingError(f"{folder}: no version older than {standing} is stored{_list(versions)}")
+            raise SettingError(f"{folder}: no version older than {active} is stored{_list(versions)}")
         number = older[-1]
     elif number not in versions:
         raise SettingError(f"{folder}: version {number} is not stored{_list(versions)}")
@@ -106,21 +106,21 @@ def _list(versions: list[int]) -> str:
     )
 
 
-def _place(folder: Path) -> Path:
-    place = folder.resolve()
-    return place.with_name(f"{place.name}.versions")
+def _parent(folder: Path) -> Path:
+    target = folder.resolve()
+    return target.with_name(f"{target.name}.versions")
 
 
 def place_of(folder: Path, number: int) -> Path:
-    """Return where a version of a folder is kept."""
-    return _place(folder) / str(number)
+    """Return the folder of a stored version."""
+    return _parent(folder) / str(number)
 
 
-def _same(one: Path, other: Path) -> bool:
-    """Whether two folders hold the same files byte for byte; the card, which `evaluate` rewrites, aside."""
-    names = {path.name for path in one.iterdir()} - {"CARD.md"}
-    if names != {path.name for path in other.iterdir()} - {"CARD.md"}:
+def _same(left: Path, right: Path) -> bool:
+    """Return whether two folders hold the same files byte for byte, but for the card, which `evaluate` rewrites."""
+    names = {path.name for path in left.iterdir()} - {"CARD.md"}
+    if names != {path.name for path in right.iterdir()} - {"CARD.md"}:
         return False
     # Contents, not times and sizes: a copied folder has other times.
-    _, differ, unread = filecmp.cmpfiles(one, other, sorted(names), shallow=False)
+    _, differ, unread = filecmp.cmpfiles(left, right, sorted(names), shallow=False)
     return not differ and not unread

@@ -103,7 +103,7 @@ class Changed:
     rows: dict[str, Tensor]
     """Weights and moments that were moved; see :class:`Changes`."""
     seen: tuple[Seen, ...]
-    """What each step brought."""
+    """Events of each step."""
     ended: tuple[HistoryTable, ...]
     """Sessions that were counted."""
     metadata: dict[str, object]

@@ -1,4 +1,4 @@
-"""Where a stream's lines come from: blocks of lines with the position after them, from files and queues.
+"""Sources of a stream: blocks of lines with the position after them, from files and queues.
 
 A growing JSON Lines file, or a folder of them, is read in the order of the names. Its position is (file, bytes read)
 and a digest of what stood just before, so that a file that was rotated, truncated or replaced is noticed, and a copy
@@ -41,7 +41,7 @@ from ensue.stream.events import LONGEST
 MAX_BYTES = 2**23
 """A block ends after so many bytes of lines, however few they are."""
 Position = Mapping[str, object]
-"""Where a source stands, as JSON; each source has fields of its own."""
+"""Position in a source, as JSON; each source has fields of its own."""
 Kind = TypeVar("Kind")
 POLL = 0.05
 """Seconds between two looks at a source that has nothing new."""
@@ -67,7 +67,7 @@ class Block:
 
 
 class Behind(NamedTuple):
-    """How much of a source is still to be read: an amount and its unit, such as 12 lines."""
+    """Amount of a source that is still to be read, and its unit, such as 12 lines."""
 
     amount: float
     unit: str
@@ -191,7 +191,7 @@ def partition_of(sequence: str, partitions: int) -> int:
 
 
 class PartitionsPosition(NamedTuple):
-    """Where each partition stands, by name."""
+    """Position in each partition, by name."""
 
     partitions: dict[str, dict[str, object]]
 

@@ -85,5 +85,5 @@ def test_terms_are_added_up_in_blocks_of_any_size(monkeypatch: pytest.MonkeyPatc
     documents = texts(90, 0)
     own, terms = Latent.of(word_terms(pl.Series(documents)), 90), word_terms(pl.Series(documents))
     whole = own.vectors(terms, 90)
-    monkeypatch.setattr(latent, "_CELLS", 7)
+    monkeypatch.setattr(latent, "_MAX_CELLS", 7)
     np.testing.assert_allclose(own.vectors(terms, 90), whole, rtol=1e-9, atol=1e-12)

@@ -122,12 +122,12 @@ class Encoder:
 @contextmanager
 def _offline() -> Iterator[None]:
     """Keep the libraries below off the network, also where they ignore ``local_files_only``."""
-    before = {variable: os.environ.get(variable) for variable in _OFFLINE}
+    former = {variable: os.environ.get(variable) for variable in _OFFLINE}
     os.environ.update(dict.fromkeys(_OFFLINE, "1"))
     try:
         yield
     finally:
-        for variable, value in before.items():
+        for variable, value in former.items():
             os.environ.pop(variable, None)
             if value is not None:
                 os.environ[variable] = value

@@ -32,20 +32,23 @@ class Frequencies(NamedTuple):
             texts: (texts,).
             keys_of: the terms of some texts, each as often as texts hold it.
         """
-        whole, waiting = cls(np.empty(0, np.uint64), np.empty(0, np.int64), 0), []
+        total = cls(np.empty(0, np.uint64), np.empty(0, np.int64), 0)
+        pending = []
         for block in _blocks(texts):
-            waiting.append(cls(*np.unique(keys_of(block), return_counts=True), len(block)))
-            if sum(len(one.terms) for one in waiting) > max(_MERGED, len(whole.terms)):
-                whole, waiting = whole.joined(*waiting), []
-        return whole.joined(*waiting)
+            # Merging is a sort, so several blocks are merged at once.
+            pending.append(cls(*np.unique(keys_of(block), return_counts=True), len(block)))
+            if sum(len(table.terms) for table in pending) > max(_MERGED, len(total.terms)):
+                total, pending = total.joined(*pending), []
+        return total.joined(*pending)
 
     def joined(self, *others: Frequencies) -> Frequencies:
         """Of all texts together; 3 7 seen 1 1 and 7 9 seen 2 1 are 3 7 9 seen 1 3 1."""
-        every = [one for one in (self, *others) if len(one.terms)]
-        num = sum(one.num for one in (self, *others))
-        if len(every) < 2:  # as it is, so that several may hold one table
-            return (every[0] if every else self)._replace(num=num)
-        terms, seen = (np.concatenate(part) for part in list(zip(*every, strict=True))[:2])
+        tables = [table for table in (self, *others) if len(table.terms)]
+        num = sum(table.num for table in (self, *others))
+        if len(tables) < 2:  # as it is, so that several may hold one table
+            return (tables[0] if tables else self)._replace(num=num)
+        terms, seen = (np.concatenate(column) for column in list(zip(*tables, strict=True))[:2])
+        # A term of several tables is summed up over its run in the sorted terms.
         order = np.argsort(terms, kind="stable")  # of parts that are sorted it is a merge
         terms = terms[order]
         starts = np.flatnonzero(np.append(True, terms[1:] != terms[:-1]))
@@ -53,8 +56,10 @@ class Frequencies(NamedTuple):
 
 
 def _blocks(texts: pl.Series) -> Iterator[pl.Series]:
-    low, ends = 0, np.cumsum(texts.str.len_chars().fill_null(0).to_numpy().astype(np.int64))
+    low = 0
+    ends = np.cumsum(texts.str.len_chars().fill_null(0).to_numpy().astype(np.int64))
     while low < len(texts):
+        # A block ends at the number of texts or of characters, whichever comes first.
         done = ends[low - 1] if low else 0
         high = max(low + 1, min(low + _TEXTS, int(np.searchsorted(ends, done + _CHARACTERS, side="right"))))
         yield texts[low:high]

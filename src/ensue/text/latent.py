@@ -25,10 +25,10 @@ SIZE = 50
 Clickbait22 worse, taken together, and 200 worse still."""
 READ = 4096
 """Documents at most that are analysed; of more, so many evenly spaced ones."""
-_BESIDE, _ROUNDS = 10, 5
-_CELLS = 1 << 16
+_OVERSAMPLING, _ITERATIONS = 10, 5
+_MAX_CELLS = 1 << 16
 """Terms of texts whose rows are held at once."""
-_LEAST = 1e-6
+_MIN_LENGTH = 1e-6
 
 
 @dataclass(eq=False)
@@ -60,36 +60,42 @@ class Latent:
             terms: of the documents.
             num: how many they are.
         """
-        chosen = np.linspace(0, max(num - 1, 0), min(READ, num)).astype(np.int64)
-        owners, keys, counts = chosen_terms(terms, chosen)
-        known, columns = np.unique(keys, return_inverse=True)
-        idf = smooth_idf(np.bincount(columns, minlength=len(known)), len(chosen))
-        rows = unit_rows(owners, columns, counts, idf, len(chosen))
-        return cls(known, (_right(rows) * idf[:, None]).astype(np.float32))
+        # An even sample of the documents, all of them where they are few.
+        documents = np.linspace(0, max(num - 1, 0), min(READ, num)).astype(np.int64)
+        owners, keys, counts = chosen_terms(terms, documents)
+        distinct, columns = np.unique(keys, return_inverse=True)
+        idf = smooth_idf(np.bincount(columns, minlength=len(distinct)), len(documents))
+        rows = unit_rows(owners, columns, counts, idf, len(documents))
+        return cls(distinct, (_right(rows) * idf[:, None]).astype(np.float32))
 
     def vectors(self, terms: Terms, num: int) -> Floats:
         """(num, width) of length 1, or 0 where no term is known."""
         owners, keys, counts = terms
-        places, known = places_of(self.terms, keys)
-        owners, places, weights = owners[known], places[known], 1 + np.log(counts[known])
+        positions, is_known = places_of(self.terms, keys)
+        owners = owners[is_known]
+        positions = positions[is_known]
+        weights = 1 + np.log(counts[is_known])
         vectors = np.zeros((num, self.table.shape[1]))
-        for low in range(0, len(owners), _CELLS):
-            part = slice(low, low + _CELLS)
-            texts, starts = np.unique(owners[part], return_index=True)
-            vectors[texts] += np.add.reduceat(weights[part, None] * self.table[places[part]], starts)
+        # Owners do not decrease, so each text of a block is one run; a text may go on in the next block.
+        for low in range(0, len(owners), _MAX_CELLS):
+            block = slice(low, low + _MAX_CELLS)
+            texts, starts = np.unique(owners[block], return_index=True)
+            vectors[texts] += np.add.reduceat(weights[block, None] * self.table[positions[block]], starts)
         lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-        unit: Floats = vectors / np.where(lengths > _LEAST, lengths, 1.0)
+        unit: Floats = vectors / np.where(lengths > _MIN_LENGTH, lengths, 1.0)
         return unit
 
 
 def _right(rows: SparseRows) -> Floats:
     """(columns, at most ``SIZE``) V of rows = U S V', the largest first, by subspace iteration (Halko et al. 2011)."""
-    width = min(SIZE + _BESIDE, rows.shape[0])
+    width = min(SIZE + _OVERSAMPLING, rows.shape[0])
     basis = np.random.default_rng(0).standard_normal((rows.shape[0], width))
-    for _ in range(_ROUNDS):
+    # Each step multiplies the basis by rows rows', which turns it towards the largest singular vectors.
+    for _ in range(_ITERATIONS):
         basis = np.linalg.qr(rows @ (rows.T @ basis))[0]
     across = rows.T @ basis
+    # The squared singular values and axes within the subspace; eigh returns the smallest first.
     powers, axes = np.linalg.eigh(across.T @ across)
-    kept: Index = np.flatnonzero(powers > _LEAST * max(powers[-1] if width else 0.0, _LEAST))[::-1][:SIZE]
-    right: Floats = across @ (axes[:, kept] / np.sqrt(powers[kept]))
+    largest: Index = np.flatnonzero(powers > _MIN_LENGTH * max(powers[-1] if width else 0.0, _MIN_LENGTH))[::-1][:SIZE]
+    right: Floats = across @ (axes[:, largest] / np.sqrt(powers[largest]))
     return right

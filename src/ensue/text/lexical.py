@@ -130,6 +130,7 @@ class Lexical:
     def add(self, texts: pl.Series) -> None:
         """Append documents; they are numbered after the documents that are stored."""
         owners, keys, counts = self.terms_of(texts)
+        # Owners do not decrease: the end of a document is where the next owner begins.
         ends = np.searchsorted(owners, np.arange(len(texts)), side="right") + self.offsets[-1]
         self.offsets = np.concatenate([self.offsets, ends])
         self.keys = np.concatenate([self.keys, keys])
@@ -213,6 +214,7 @@ class Lexical:
     def _weights(self, cells: Cells, num_texts: int) -> Floats:
         """Return the weight of each term in its text, (cells,); the weights of a text have length 1, or are all 0."""
         weights = (1 + np.log(cells.counts)) * self._indexed().idf[cells.columns]
+        # Unit length per text, so that products with unit documents are cosines.
         lengths = np.sqrt(np.bincount(cells.texts, weights**2, num_texts))
         weights /= np.maximum(lengths, _TINY)[cells.texts]
         return weights
@@ -223,8 +225,11 @@ class Lexical:
         return self._index
 
     def _build(self) -> _Indexed:
+        # Postings are the cells sorted by term; a stable sort keeps documents rising within a term.
         order = np.argsort(self.keys, kind="stable")
-        keys, owners, counts = self.keys[order], self._owners()[order], self.counts[order].astype(np.float64)
+        keys = self.keys[order]
+        owners = self._owners()[order]
+        counts = self.counts[order].astype(np.float64)
         columns = _Columns(_distinct(keys)) if self.source is None else self.source._indexed().columns
         cell_columns = np.searchsorted(columns.terms, keys)
         frequencies = np.bincount(cell_columns, minlength=len(columns.terms))
@@ -232,6 +237,7 @@ class Lexical:
         idf[frequencies == 0] = 0.0  # terms of the source alone do not count
         if self.by_cosine:
             weights = (1 + np.log(counts)) * idf[cell_columns]
+            # Documents have unit length, as the texts that are scored.
             weights /= np.sqrt(np.bincount(owners, weights**2, len(self)))[owners]
         else:
             lengths = np.bincount(self._owners(), self.counts, len(self))
@@ -243,8 +249,8 @@ class Lexical:
 
     def _frequencies_seen(self, keys: Keys) -> Index:
         """Return how many observed texts hold each term, (keys,)."""
-        places, is_observed = places_of(self.terms, keys)
-        return np.where(is_observed, self.seen[places], 0) if len(self.terms) else np.zeros(len(keys), np.int64)
+        positions, is_observed = places_of(self.terms, keys)
+        return np.where(is_observed, self.seen[positions], 0) if len(self.terms) else np.zeros(len(keys), np.int64)
 
     def _idf(self, frequencies: Index) -> Floats:
         num_texts = len(self) + self.num_seen
@@ -272,8 +278,10 @@ class _Columns:
     """
 
     def __init__(self, terms: Keys) -> None:
+        # At least four slots per term, so that few terms share one.
         bits = len(terms).bit_length() + 2
-        self.terms, self._mask = terms, np.uint64((1 << bits) - 1)
+        self.terms = terms
+        self._mask = np.uint64((1 << bits) - 1)
         slots = (terms & self._mask).view(np.int64)
         self._columns = np.zeros(1 << bits, np.int32)
         self._columns[slots] = np.arange(len(terms))
@@ -287,9 +295,9 @@ class _Columns:
         columns = self._columns[slots].astype(np.int64)
         is_present = self.terms[columns] == keys
         # A slot of several terms holds the last one: the others are searched.
-        others = np.flatnonzero(self._shared[slots] & ~is_present)
-        if len(others):
-            columns[others], is_present[others] = places_of(self.terms, keys[others])
+        collisions = np.flatnonzero(self._shared[slots] & ~is_present)
+        if len(collisions):
+            columns[collisions], is_present[collisions] = places_of(self.terms, keys[collisions])
         return columns, is_present
 
 
@@ -309,6 +317,7 @@ class KnownWords(dict[str, bool]):
         """Look a word up."""
         if len(self) >= _MAX_WORDS:
             self.clear()
+        # A word such as well-known has two terms, and is known if each is in some table.
         keys = np.array(word_keys(word, self.stop), np.uint64)
         is_known = self[word] = bool(np.any([places_of(table, keys)[1] for table in self.tables], axis=0).all())
         return is_known
@@ -333,15 +342,15 @@ def require_rising(name: str, terms: Keys) -> None:
 
 def places_of(terms: Keys, keys: Keys) -> tuple[Index, npt.NDArray[np.bool_]]:
     """Return (keys,) the place of each key in sorted terms, 0 where it is missing, and whether it is there."""
-    places = np.searchsorted(terms, keys)
-    is_present = places < len(terms)
-    is_present[is_present] = terms[places[is_present]] == keys[is_present]
-    return np.where(is_present, places, 0), is_present
+    positions = np.searchsorted(terms, keys)
+    is_present = positions < len(terms)
+    is_present[is_present] = terms[positions[is_present]] == keys[is_present]
+    return np.where(is_present, positions, 0), is_present
 
 
 def chosen_terms(terms: Terms, texts: Index) -> Terms:
     """Return the terms of some texts, whose numbers rise, renumbered: text 7 of the texts 3 and 7 becomes 1."""
     owners, keys, counts = terms
-    places = np.searchsorted(texts, owners).clip(max=len(texts) - 1)
-    is_chosen = texts[places] == owners
-    return Terms(places[is_chosen], keys[is_chosen], counts[is_chosen])
+    positions = np.searchsorted(texts, owners).clip(max=len(texts) - 1)
+    is_chosen = texts[positions] == owners
+    return Terms(positions[is_chosen], keys[is_chosen], counts[is_chosen])

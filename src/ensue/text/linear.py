@@ -124,7 +124,7 @@ def fit(
     solution = _solve(objective, np.zeros((len(targets) + 1, len(bias)), dtype) if begin is None else begin)
     # Coordinates become weights: each text's row, times the text's coordinates.
     fitted = (weight + objective.backward @ solution[:-1], bias + solution[-1])
-    return Linear(*(part.astype(np.float32).astype(np.float64) for part in fitted)), solution
+    return Linear(*(table.astype(np.float32).astype(np.float64) for table in fitted)), solution
 
 
 class _Objective:
@@ -142,7 +142,8 @@ class _Objective:
         self, rows: SparseRows | Array, targets: Index, num_labels: int, first_scores: Array, penalty: Array
     ) -> None:
         self.rows, self.backward = rows, rows.T
-        self.first_scores, self.penalty = first_scores, penalty
+        self.first_scores = first_scores
+        self.penalty = penalty
         self.one_hot = np.eye(num_labels, dtype=penalty.dtype)[targets][:, -first_scores.shape[1] :]
 
     def products(self, point: Array) -> Array:
@@ -215,7 +216,8 @@ def _conjugate_gradients(
 
     The search ends when the model's gradient is a small part of ``gradient``.
     """
-    step, step_products = np.zeros_like(gradient), np.zeros_like(gradient)
+    step = np.zeros_like(gradient)
+    step_products = np.zeros_like(gradient)
     residual = direction = -gradient
     residual_products = direction_products = -gradient_products
     size = float(np.vdot(residual, residual_products))

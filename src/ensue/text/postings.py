@@ -56,21 +56,25 @@ class Postings:
                 text_weights=None if weights is None else np.ascontiguousarray(weights, np.float64),
             )  # fmt: skip
             return sums.reshape(num_texts, self.num_documents)
+        # Without the kernel: gather the entries of all cells, some millions at a time, and add them by document.
         lengths = self.offsets[terms + 1] - self.offsets[terms]
         ends = np.cumsum(lengths)
         low = 0
         while low < len(terms):
             done = ends[low - 1] if low else 0
             high = max(low + 1, int(np.searchsorted(ends, done + _PRODUCTS, side="right")))
-            part = slice(low, high)
-            entries = ranges(self.offsets[terms[part]], lengths[part])
-            cells = np.repeat(texts[part] * self.num_documents, lengths[part]) + self.documents[entries]
-            held = self.weights[entries]
-            products = held if weights is None else np.repeat(weights[part], lengths[part]) * held
+            block = slice(low, high)
+            entries = ranges(self.offsets[terms[block]], lengths[block])
+            # Number of each product's place in the flat result.
+            cells = np.repeat(texts[block] * self.num_documents, lengths[block]) + self.documents[entries]
+            block_weights = self.weights[entries]
+            products = block_weights if weights is None else np.repeat(weights[block], lengths[block]) * block_weights
             if high - low == len(terms):  # all at once: nothing is added to
                 sums = np.bincount(cells, products, len(sums)).astype(np.float64, copy=False)
                 break
-            first, last = int(texts[low]) * self.num_documents, (int(texts[high - 1]) + 1) * self.num_documents
+            # Only the rows of this block's texts change.
+            first = int(texts[low]) * self.num_documents
+            last = (int(texts[high - 1]) + 1) * self.num_documents
             sums[first:last] += np.bincount(cells - first, products, last - first)
             low = high
         return sums.reshape(num_texts, self.num_documents)

@@ -47,30 +47,36 @@ _WRAPPED = 40
 
 def sentences(text: str) -> list[str]:
     """The sentences of a text, in order, none empty; together they hold all of it but the spaces between."""
-    parts, start, number = list[str](), 0, 0
+    found_sentences = list[str]()
+    start = 0
+    number = 0
     cased = [line != line.lower() for line in text.split("\n")]
+    # Marks inside a sentence that has ended already, such as the second of "?!", are skipped.
     for mark in _MARK.finditer(text):
         if mark.end() > start and _ends(text, start, mark, cased=cased[number]):
-            parts.append(text[start : mark.end()].strip())
+            found_sentences.append(text[start : mark.end()].strip())
             start = mark.end()
         number += (mark["line"] or "").count("\n")
-    return [part for part in [*parts, text[start:].strip()] if part]
+    return [sentence for sentence in [*found_sentences, text[start:].strip()] if sentence]
 
 
 def _ends(text: str, start: int, mark: re.Match[str], *, cased: bool) -> bool:
     following = _NEXT.match(text, mark.end())
-    after = following["word"] if following else ""
+    next_word = following["word"] if following else ""
     if mark["line"]:  # a long line that goes on in lower case was only wrapped
-        wrapped = after[:1].islower() and "\n" not in text[mark.start() - _WRAPPED : mark.start()]
+        # A line of at least _WRAPPED characters before the break was wrapped, not ended.
+        wrapped = next_word[:1].islower() and "\n" not in text[mark.start() - _WRAPPED : mark.start()]
         return not wrapped or mark["line"].count("\n") > 1 or mark.start() < _WRAPPED
     if mark["wide"]:
         return True
-    if after[:1].islower() and (cased or mark["mark"] != "."):
+    if next_word[:1].islower() and (cased or mark["mark"] != "."):
         return False
     if mark["mark"] != ".":
         return True
-    before = _WORD_BEFORE.search(text[max(start, mark.start() - _LONGEST) : mark.start()])
-    return before is None or not _holds(before[0], after, alone=before[0] == text[start : mark.start()].strip())
+    last_word = _WORD_BEFORE.search(text[max(start, mark.start() - _LONGEST) : mark.start()])
+    return last_word is None or not _holds(
+        last_word[0], next_word, alone=last_word[0] == text[start : mark.start()].strip()
+    )
 
 
 def _holds(word: str, after: str, *, alone: bool) -> bool:
@@ -80,5 +86,6 @@ def _holds(word: str, after: str, *, alone: bool) -> bool:
         return True
     if plain in _BEFORE_NUMBERS:
         return after[:1].isdigit()
+    # Initials (J.) and abbreviations of letters (U.S.A).
     lettered = (len(word) == 1 and word.isupper() and word != "I") or re.fullmatch(r"(?:[^\W\d_]\.)+[^\W\d_]", word)
     return bool(lettered or plain in _ANYWHERE) and after.lower() not in _OPENERS and after != ""

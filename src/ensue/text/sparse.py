@@ -87,6 +87,7 @@ def unit_rows(owners: Index, terms: Index, counts: Index, weights: npt.NDArray[n
         weights: (terms,).
         num: documents.
     """
+    # Sublinear counts, and rows of unit length, so that products of rows are cosines.
     values = (1 + np.log(counts)) * weights[terms]
     values /= np.sqrt(np.bincount(owners, values**2, num))[owners]
     return sparse_rows(owners, terms, values, (num, len(weights)))

@@ -68,7 +68,8 @@ _SPACE = " \t\n\r\f\v"
 _IN_WORDS = r"\u200d\ufe0f"
 """Joiner and variation selector of emoji, which polars counts as characters of words, and Python does not."""
 _PLAIN = re.compile(rf"[{COMMON}{_IN_WORDS}]*")
-_PLAIN_WORDS, _PLAIN_SPACES = re.compile(rf"[\w{_IN_WORDS}]{{2,}}"), re.compile(f"[{_SPACE}]+")
+_PLAIN_WORDS = re.compile(rf"[\w{_IN_WORDS}]{{2,}}")
+_PLAIN_SPACES = re.compile(f"[{_SPACE}]+")
 _CLOSED_CLASSES = """a about above across after again against all almost alone along already also although always am
 among an and another any anyone anything anywhere are around as at back be became because become been before behind
 being below beside between beyond both but by can cannot could did do does done down due during each either else
@@ -102,11 +103,13 @@ def word_terms(texts: pl.Series, stop: Collection[str] = STOP_WORDS, *, cut: int
     lists = _words(texts)
     if lists.estimated_size() <= _FEW:
         return _few_terms(lists.to_list(), stop, cut)
+    # One row per word with its text; equal words of a text are then counted by a group-by.
     owners = np.repeat(np.arange(len(texts)), lists.list.len().to_numpy())
     words = lists.explode(empty_as_null=False).rename("word")
     cells = pl.DataFrame({"owner": owners, "word": words}).filter(~pl.col("word").is_in(list(stop)))
     if cut is not None:
         cells = cells.with_columns(pl.col("word").str.head(cut))
+    # A word is hashed once, however often it occurs.
     distinct = cells["word"].unique()
     table = pl.DataFrame({"word": distinct, "key": pl.Series(list(map(_key, distinct)), dtype=pl.UInt64)})
     cells = cells.group_by("owner", "word").len().join(table, on="word").sort("owner", "key")
@@ -128,26 +131,37 @@ def pair_terms(texts: pl.Series, stop: Collection[str] = STOP_WORDS, *, cut: int
         As of :func:`word_terms`.
     """
     owners, words, silent = _in_order(texts, stop, cut)
-    parts = [_none()]
+    blocks = [_none()]
     for low, high in _spans(np.bincount(owners, minlength=len(texts)) * APART):
         first, last = np.searchsorted(owners, (low, high))
-        own, keys, stops = owners[first:last] - low, words[first:last], silent[first:last]
+        block_owners = owners[first:last] - low
+        keys = words[first:last]
+        is_stop = silent[first:last]
         cells = []
-        for apart in range(1, APART + 1):
-            one, other = keys[:-apart], keys[apart:]
-            kept = (own[:-apart] == own[apart:]) & (one != other) & ~(stops[:-apart] & stops[apart:])
-            one, other = one[kept], other[kept]
-            pairs = scrambled(scrambled(np.minimum(one, other)) + np.maximum(one, other))
-            cells.append(own[:-apart][kept].astype(np.uint64) << np.uint64(_BITS) | pairs >> np.uint64(64 - _BITS))
-        parts.append(_counted(cells, low))
-    return concatenated_terms(parts)
+        # Shifting the column of words by the distance puts the two words of each pair side by side.
+        for distance in range(1, APART + 1):
+            first_words, second_words = keys[:-distance], keys[distance:]
+            is_pair = (
+                (block_owners[:-distance] == block_owners[distance:])
+                & (first_words != second_words)
+                & ~(is_stop[:-distance] & is_stop[distance:])
+            )
+            first_words, second_words = first_words[is_pair], second_words[is_pair]
+            # The smaller key comes first, so that a pair has one hash in either order.
+            pairs = scrambled(scrambled(np.minimum(first_words, second_words)) + np.maximum(first_words, second_words))
+            cells.append(
+                block_owners[:-distance][is_pair].astype(np.uint64) << np.uint64(_BITS) | pairs >> np.uint64(64 - _BITS)
+            )
+        blocks.append(_counted(cells, low))
+    return concatenated_terms(blocks)
 
 
 def _in_order(texts: pl.Series, stop: Collection[str], cut: int | None) -> tuple[Index, Keys, npt.NDArray[np.bool_]]:
     """(words,) of texts as they stand there: whose, the key of each, and whether it is a stop word."""
     if (plain := _plain(texts)) is not None:
         lists = [_PLAIN_WORDS.findall(text) for text in plain]
-        owners, flat = np.repeat(np.arange(len(lists)), list(map(len, lists))), [word for own in lists for word in own]
+        owners = np.repeat(np.arange(len(lists)), list(map(len, lists)))
+        flat = [word for text_words in lists for word in text_words]
         table = {word: _key(word[:cut]) for word in set(flat)}
         keys = np.array([table[word] for word in flat], np.uint64)
         return owners, keys, np.array([word in stop for word in flat], bool)
@@ -156,10 +170,10 @@ def _in_order(texts: pl.Series, stop: Collection[str], cut: int | None) -> tuple
     words = column.explode(empty_as_null=False).rename("word").to_frame()
     distinct = words["word"].unique()
     rows = {"word": distinct, "key": [_key(word[:cut]) for word in distinct], "silent": distinct.is_in(list(stop))}
-    found = words.join(
+    joined = words.join(
         pl.DataFrame(rows, schema_overrides={"key": pl.UInt64}), on="word", how="left", maintain_order="left"
     )
-    return owners, found["key"].to_numpy(), found["silent"].to_numpy()
+    return owners, joined["key"].to_numpy(), joined["silent"].to_numpy()
 
 
 def _words(texts: pl.Series) -> pl.Series:
@@ -210,8 +224,8 @@ def _plain(texts: pl.Series) -> list[str] | None:
     """Return a few texts of common characters in lower case, ``None`` for others."""
     if len(texts) > _FEW_TEXTS or texts.dtype != pl.String or texts.estimated_size() > _FEW:
         return None
-    found = [text or "" for text in texts.to_list()]
-    return [text.lower() for text in found] if all(map(_PLAIN.fullmatch, found)) else None
+    column = [text or "" for text in texts.to_list()]
+    return [text.lower() for text in column] if all(map(_PLAIN.fullmatch, column)) else None
 
 
 def _counted_runs(column: pl.Series | list[str]) -> Terms:
@@ -222,17 +236,19 @@ def _runs(column: pl.Series | list[str]) -> Iterator[Terms]:
     """The counted runs of a few texts at a time, so that memory stays bounded."""
     lengths = np.fromiter(map(len, column), np.int64, len(column))
     for low, high in _spans(lengths):
+        # One number per character, so that runs of all texts are hashed by shifted arrays.
         characters = np.frombuffer("".join(column[low:high]).encode("utf-32-le"), np.uint32).astype(np.uint64)
         owners = np.repeat(np.arange(high - low, dtype=np.uint64) << np.uint64(_BITS), lengths[low:high])
         # Two spaces side by side end one word and begin the next, in the same text or in another.
         spaces = characters == ord(" ")
         words = np.concatenate([[0], np.cumsum(spaces[1:] & spaces[:-1])])
-        cells, hashed = [], characters
+        cells, hashes = [], characters
         for length in range(2, LONGEST + 1):
-            hashed = scrambled(hashed[:-1]) + characters[length - 1 :]
-            inside = words[: len(hashed)] == words[length - 1 :]
+            # The hash of a run of n characters continues that of its first n - 1.
+            hashes = scrambled(hashes[:-1]) + characters[length - 1 :]
+            is_inside = words[: len(hashes)] == words[length - 1 :]
             if length >= SHORTEST:
-                cells.append(owners[: len(hashed)][inside] | scrambled(hashed[inside]) >> np.uint64(64 - _BITS))
+                cells.append(owners[: len(hashes)][is_inside] | scrambled(hashes[is_inside]) >> np.uint64(64 - _BITS))
         yield _counted(cells, low)
 
 
@@ -240,6 +256,7 @@ def _spans(lengths: Index) -> Iterator[tuple[int, int]]:
     """The first text and the end of a few texts at a time, of ``_BLOCK`` units together unless one is longer."""
     ends, low = np.cumsum(lengths), 0
     while low < len(lengths):
+        # As many texts as stay within the block, at least one.
         high = max(low + 1, int(np.searchsorted(ends, ends[low] - lengths[low] + _BLOCK, side="right")))
         high = min(high, low + _BLOCK)
         yield low, high
@@ -248,6 +265,7 @@ def _spans(lengths: Index) -> Iterator[tuple[int, int]]:
 
 def _counted(cells: list[Keys], low: int) -> Terms:
     """Terms below the numbers of their texts, the first of which is ``low``, each once with how often it is there."""
+    # Equal cells are neighbours after the sort: their number is the distance to the next distinct one.
     ordered = np.concatenate(cells)
     ordered.sort()
     is_first = np.ones(len(ordered), bool)

@@ -124,15 +124,16 @@ class Tokens:
         """Share of the words that the vocabulary knows; 1 where there are no words."""
         return 1.0 - float((self.ids == UNKNOWN).mean()) if len(self.ids) else 1.0
 
-    def select(self, chosen: npt.NDArray[np.integer] | npt.NDArray[np.bool_] | slice) -> Tokens:
+    def select(self, rows: npt.NDArray[np.integer] | npt.NDArray[np.bool_] | slice) -> Tokens:
         """The chosen texts, in the order chosen; what was cut is not counted again."""
-        index = np.arange(len(self))[chosen]
+        index = np.arange(len(self))[rows]
         num_sentences = np.diff(self.texts)[index]
-        kept = ranges(self.texts[index], num_sentences)
-        num_words = np.diff(self.sentences)[kept]
-        places = ranges(self.sentences[kept], num_words)
-        words = None if self.words is None else self.words.gather(places)
-        return Tokens(self.ids[places], offsets_of(num_words), offsets_of(num_sentences), words=words)
+        sentence_ids = ranges(self.texts[index], num_sentences)
+        num_words = np.diff(self.sentences)[sentence_ids]
+        # Gather the sentences of the texts, then the words of the sentences.
+        positions = ranges(self.sentences[sentence_ids], num_words)
+        words = None if self.words is None else self.words.gather(positions)
+        return Tokens(self.ids[positions], offsets_of(num_words), offsets_of(num_sentences), words=words)
 
 
 def rows_of_tokens(tokens: Tokens) -> list[bytes]:
@@ -181,6 +182,7 @@ class Tokenizer:
         if not words:
             return 0
         counts = pl.concat(words).to_frame().group_by("word").len()
+        # Ties are broken by the alphabet, so that ids do not depend on the order of the texts.
         often = counts.filter(pl.col("len") >= min_count).sort(["len", "word"], descending=[True, False])
         return self.vocabulary.add(often["word"])
 
@@ -233,19 +235,20 @@ def split_words(column: pl.Series, *, lower: bool = True, sentences: bool = Fals
     column, tokenised = _by_rule(column, sentences=sentences)
     owners = np.arange(len(column))
     if sentences:
-        parts = _sentences(column)
-        counts = parts.list.len().to_numpy()
-        owners, column = np.repeat(owners, counts), parts.explode()
+        sentence_lists = _sentences(column)
+        counts = sentence_lists.list.len().to_numpy()
+        owners = np.repeat(owners, counts)
+        column = sentence_lists.explode()
         tokenised = tokenised.gather(owners)
     words = _words(column, tokenised, lower)
     lengths = words.list.len().to_numpy().astype(np.int64)
     if sentences:
         # Empty sentences go, but for the first of a text that has no words at all.
         # Sentences of 2 0 words and of 0 0: owners 0 0 1 1 and lengths 2 0 0 0, of which the first and the third stay.
-        first = np.concatenate([[True], owners[1:] != owners[:-1]])[: len(owners)]
-        silent = np.bincount(owners, lengths, minlength=1)[owners] == 0 if len(owners) else np.zeros(0, bool)
-        kept = (lengths > 0) | (first & silent)
-        owners, lengths = owners[kept], lengths[kept]
+        is_first = np.concatenate([[True], owners[1:] != owners[:-1]])[: len(owners)]
+        is_empty = np.bincount(owners, lengths, minlength=1)[owners] == 0 if len(owners) else np.zeros(0, bool)
+        stays = (lengths > 0) | (is_first & is_empty)
+        owners, lengths = owners[stays], lengths[stays]
     num_texts = int(owners[-1]) + 1 if len(owners) else 0
     flat = words.explode(empty_as_null=False)
     return Words(flat, offsets_of(lengths), offsets_of(np.bincount(owners, minlength=num_texts)))
@@ -254,15 +257,16 @@ def split_words(column: pl.Series, *, lower: bool = True, sentences: bool = Fals
 def _by_rule(column: pl.Series, *, sentences: bool) -> tuple[pl.Series, pl.Series]:
     """(texts,) the texts, and whether their words stand apart already."""
     if _is_few(column):
-        whole, apart = _few_by_rule(column, sentences=sentences)
-        return pl.Series("text", whole, dtype=pl.String), pl.Series("tokenised", apart, dtype=pl.Boolean)
+        shown_texts, is_tokenised = _few_by_rule(column, sentences=sentences)
+        return pl.Series("text", shown_texts, dtype=pl.String), pl.Series("tokenised", is_tokenised, dtype=pl.Boolean)
     require_polars()
     text = pl.col("text").cast(pl.String).fill_null("")
     shown = text if sentences else text.str.replace_all(BREAK, " ", literal=True)
+    # Marks are compared only where spaces separate words at all.
     unspaced = text.str.contains(f"[{UNSPACED}]")
     tokenised = (text.str.count_matches(_ALONE) > text.str.count_matches(_HANGING)) & ~unspaced
-    found, apart_of = column.rename("text").to_frame().select(shown, tokenised=tokenised).get_columns()
-    return found, apart_of
+    shown_column, flags = column.rename("text").to_frame().select(shown, tokenised=tokenised).get_columns()
+    return shown_column, flags
 
 
 def _is_few(column: pl.Series) -> bool:
@@ -275,12 +279,13 @@ def _is_few(column: pl.Series) -> bool:
 def _few_by_rule(column: pl.Series, *, sentences: bool) -> tuple[list[str], list[bool]]:
     """:func:`_by_rule` of a few such texts."""
     texts = column.to_list()
-    apart = [len(_COUNTED[0].findall(text)) > len(_COUNTED[1].findall(text)) for text in texts]
-    return texts if sentences else [text.replace(BREAK, " ") for text in texts], apart
+    is_tokenised = [len(_COUNTED[0].findall(text)) > len(_COUNTED[1].findall(text)) for text in texts]
+    return texts if sentences else [text.replace(BREAK, " ") for text in texts], is_tokenised
 
 
 def _sentences(column: pl.Series) -> pl.Series:
     """(texts,) lists of sentences."""
+    # Stops that end no sentence are hidden while sentences are split, then put back.
     held = column.str.replace_all(_HOLD, f"${{1}}.{_HELD}")
     ended = held.str.replace_all(_END, f"${{1}}${{2}} {BREAK} ").str.replace_all(_HELD, " ", literal=True)
     marked = column.str.contains(BREAK, literal=True)
@@ -291,19 +296,23 @@ def _words(column: pl.Series, tokenised: pl.Series, lower: bool) -> pl.Series:
     """(sentences,) lists of words, by the rule of each."""
     if _is_few(column):
         return pl.Series(_few_words(column.to_list(), tokenised.to_list(), lower), dtype=pl.List(pl.String))
-    frame, rule = column.rename("text").to_frame(), pl.col("text").str.to_lowercase() if lower else pl.col("text")
+    frame = column.rename("text").to_frame()
+    rule = pl.col("text").str.to_lowercase() if lower else pl.col("text")
     if not tokenised.any():
         return _running(frame, rule)
-    plain, places = frame.select(rule).to_series(), np.arange(len(column))
+    plain = frame.select(rule).to_series()
+    positions = np.arange(len(column))
     others = (~tokenised).arg_true()
-    few = column.gather(others)
-    if _is_few(few):  # and not by expressions, which take longer to make than to find words in so few
-        lists = pl.Series(_few_words(few.to_list(), [False] * len(few), lower), dtype=pl.List(pl.String))
+    # Only texts whose words are not separated by spaces need patterns.
+    running = column.gather(others)
+    if _is_few(running):  # and not by expressions, which take longer to make than to find words in so few
+        lists = pl.Series(_few_words(running.to_list(), [False] * len(running), lower), dtype=pl.List(pl.String))
     else:
         lists = _running(frame[others], rule)
-    places[others.to_numpy()] = len(column) + np.arange(len(others))
-    apart = pl.concat([plain, lists.list.join(" ")]).gather(places)  # no word holds a space
-    return apart.str.extract_all(r"\S+") if apart.str.contains(_ODD_SPACES).any() else apart.str.split(" ")
+    # Put the texts back in order: others come from behind the plain ones.
+    positions[others.to_numpy()] = len(column) + np.arange(len(others))
+    spaced = pl.concat([plain, lists.list.join(" ")]).gather(positions)  # no word holds a space
+    return spaced.str.extract_all(r"\S+") if spaced.str.contains(_ODD_SPACES).any() else spaced.str.split(" ")
 
 
 def _running(frame: pl.DataFrame, rule: pl.Expr) -> pl.Series:
@@ -325,19 +334,21 @@ def _few_words(texts: list[str], tokenised: list[bool], lower: bool) -> list[lis
 
 def _cut(tokens: Tokens, max_words: int | None, max_sentences: int | None) -> Tokens:
     """The first words of the first sentences, and how much that leaves out."""
-    num_sentences, num_words = np.diff(tokens.texts), np.diff(tokens.sentences)
-    few = num_sentences if max_sentences is None else np.minimum(num_sentences, max_sentences)
-    kept = ranges(tokens.texts[:-1], few)
-    short = num_words[kept] if max_words is None else np.minimum(num_words[kept], max_words)
-    places = ranges(tokens.sentences[kept], short)
-    ids = tokens.ids[places]
-    left = Tokens(ids, offsets_of(short), offsets_of(few))
+    num_sentences = np.diff(tokens.texts)
+    num_words = np.diff(tokens.sentences)
+    num_kept = num_sentences if max_sentences is None else np.minimum(num_sentences, max_sentences)
+    # The first sentences of each text, then the first words of each sentence.
+    sentence_ids = ranges(tokens.texts[:-1], num_kept)
+    kept_words = num_words[sentence_ids] if max_words is None else np.minimum(num_words[sentence_ids], max_words)
+    positions = ranges(tokens.sentences[sentence_ids], kept_words)
+    ids = tokens.ids[positions]
+    shorter = Tokens(ids, offsets_of(kept_words), offsets_of(num_kept))
     return Tokens(
         ids,
-        left.sentences,
-        left.texts,
+        shorter.sentences,
+        shorter.texts,
         cut_words=len(tokens.ids) - len(ids),
-        cut_sentences=int((num_sentences - few).sum()),
-        cut_texts=int((tokens.lengths > left.lengths).sum()),
-        words=None if tokens.words is None else tokens.words.gather(places),
+        cut_sentences=int((num_sentences - num_kept).sum()),
+        cut_texts=int((tokens.lengths > shorter.lengths).sum()),
+        words=None if tokens.words is None else tokens.words.gather(positions),
     )

@@ -29,7 +29,7 @@ from ensue.vocabulary import FIRST
 _DAMAGED = (EOFError, OSError, zlib.error, lzma.LZMAError)
 # NumPy reads the head of an array as Python literals; damage may break it at any point.
 _DAMAGED_NPZ = (*_DAMAGED, ValueError, SyntaxError, tokenize.TokenError, zipfile.BadZipFile, MemoryError, RuntimeError)
-Places = dict[bytes, list[int]]
+Positions = dict[bytes, list[int]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,17 +127,17 @@ def read_vectors(path: str | Path, words: Sequence[str]) -> Vectors:
     """
     path = Path(path)
     require_regular(path)
-    places: Places = {}
-    for place, word in enumerate(words):
-        places.setdefault(word.encode(), []).append(place)
+    positions: Positions = {}
+    for position, word in enumerate(words):
+        positions.setdefault(word.encode(), []).append(position)
     try:
         with path.open("rb") as stream:
             magic = stream.read(6)
         if magic[:4] == b"PK\x03\x04":
-            vectors = _read_npz(path, places, len(words))
+            vectors = _read_npz(path, positions, len(words))
         else:
             with _unpacked(path, magic) as stream:
-                vectors = _read_lines(path, stream, places, len(words))
+                vectors = _read_lines(path, stream, positions, len(words))
     except _DAMAGED as error:
         raise DataError(f"{path}: cannot be read ({error}); fetch or pack the file again") from error
     if not vectors.known.any():
@@ -152,31 +152,36 @@ def _unpacked(path: Path, magic: bytes) -> io.BufferedIOBase:
     return lzma.open(path, "rb") if magic == b"\xfd7zXZ\x00" else path.open("rb")
 
 
-def _read_lines(path: Path, stream: io.BufferedIOBase, places: Places, num_words: int) -> Vectors:
+def _read_lines(path: Path, stream: io.BufferedIOBase, positions: Positions, num_words: int) -> Vectors:
     lines = _lines(path, stream)
     number, first = next(lines, (1, b""))
     if not first:
         raise DataError(f"{path}: is empty")
-    stated, dim = _header(first)
-    if stated is None:
+    num_stated, dim = _header(first)
+    if num_stated is None:
         dim = first.count(b" ")
     if dim < 1:
         raise DataError(f"{path}, line {number}: {_shown(first)} is not a vector; expected a word and its numbers")
-    matrix, known = np.zeros((num_words, dim), np.float32), np.zeros(num_words, bool)
+    matrix = np.zeros((num_words, dim), np.float32)
+    is_known = np.zeros(num_words, bool)
     count = 0
-    for place, line in lines if stated is not None else chain([(number, first)], lines):
+    # Without a header, the first line is a vector too.
+    for line_number, line in lines if num_stated is not None else chain([(number, first)], lines):
         count += 1
         width = line.count(b" ")
         if width < dim:
-            raise DataError(f"{path}, line {place}: {width} numbers, but the first line has {dim}; is it cut short?")
+            raise DataError(
+                f"{path}, line {line_number}: {width} numbers, but the first line has {dim}; is it cut short?"
+            )
+        # A word may hold spaces: its numbers are counted from the right.
         word = line[: line.index(b" ")] if width == dim else line.rsplit(b" ", dim)[0]
-        rows = places.get(word)
-        if rows is not None and not known[rows[0]]:
-            matrix[rows] = _numbers(line, dim, f"{path}, line {place}")
-            known[rows] = True
-    if stated is not None and count < stated:
-        raise DataError(f"{path}: ends after {count:,} of {stated:,} vectors; fetch the file again")
-    return Vectors(matrix, known)
+        rows = positions.get(word)
+        if rows is not None and not is_known[rows[0]]:
+            matrix[rows] = _numbers(line, dim, f"{path}, line {line_number}")
+            is_known[rows] = True
+    if num_stated is not None and count < num_stated:
+        raise DataError(f"{path}: ends after {count:,} of {num_stated:,} vectors; fetch the file again")
+    return Vectors(matrix, is_known)
 
 
 def _lines(path: Path, stream: io.BufferedIOBase) -> Iterator[tuple[int, bytes]]:
@@ -210,11 +215,11 @@ def _shown(line: bytes) -> str:
     return repr(line[:40].split(b" ")[0].decode(errors="replace"))
 
 
-def _read_npz(path: Path, places: Places, num_words: int) -> Vectors:
+def _read_npz(path: Path, positions: Positions, num_words: int) -> Vectors:
     try:
         limit, _ = allowed(path.stat().st_size, None)
         with zipfile.ZipFile(path) as archive:
-            if sum(part.file_size for part in archive.infolist()) > limit:
+            if sum(member.file_size for member in archive.infolist()) > limit:
                 raise DataError(
                     f"{path}: unpacks to more than {limit / 1e9:.3g} GB; write plain arrays that it can hold"
                 )
@@ -222,7 +227,8 @@ def _read_npz(path: Path, places: Places, num_words: int) -> Vectors:
             missing = next((name for name in ("vectors", "words") if name not in arrays), None)
             if missing is not None:
                 raise DataError(f"{path}: has no array {missing!r}; give vectors and words, or unpack a zip of texts")
-            table, listed = np.asarray(arrays["vectors"]), np.asarray(arrays["words"])
+            table = np.asarray(arrays["vectors"])
+            listed = np.asarray(arrays["words"])
     except _DAMAGED_NPZ as error:
         raise DataError(f"{path}: the npz is damaged or holds Python objects; write plain arrays") from error
     if listed.dtype.kind not in "SU" or table.ndim != 2 or table.dtype.kind not in "fiu" or not table.shape[1]:
@@ -230,12 +236,15 @@ def _read_npz(path: Path, places: Places, num_words: int) -> Vectors:
     words = _listed_words(listed)
     if len(words) != len(table):
         raise DataError(f"{path}: {len(words)} words but {len(table)} vectors; write it again")
-    matrix, known = np.zeros((num_words, table.shape[1]), np.float32), np.zeros(num_words, bool)
+    matrix = np.zeros((num_words, table.shape[1]), np.float32)
+    is_known = np.zeros(num_words, bool)
+    # Where a file holds a word twice, the first one counts.
     for row, word in enumerate(words):
-        rows = places.get(word)
-        if rows is not None and not known[rows[0]]:
+        rows = positions.get(word)
+        if rows is not None and not is_known[rows[0]]:
             matrix[rows] = table[row]
-            known[rows] = True
+            is_known[rows] = True
+    # Rows of other words may hold anything.
     if not np.isfinite(matrix).all():
         raise DataError(f"{path}: some vectors hold numbers that are not finite; write it again")
-    return Vectors(matrix, known)
+    return Vectors(matrix, is_known)

@@ -17,10 +17,10 @@ from ensue.lines import part_of, plural, quoted
 from ensue.records import Text
 from ensue.text.tokens import split_words
 
-_ROWS, _SHOWN = 3, 160
-_MOST_TELLING = 3
-_FEW = 10
-_part = partial(part_of, percent=True)
+_ROWS, _MAX_CHARACTERS = 3, 160
+_MAX_TELLING = 3
+_MIN_TEXTS = 10
+_percent = partial(part_of, percent=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,10 +73,11 @@ def check(texts: Texts, understood: ReadReport, others: Mapping[str, Texts] | No
     Raises:
         DataError: single texts here and pairs there.
     """
+    # Labels that differ by case or spaces alone count as one, as in training.
     texts, joined = texts.join_spellings()
-    known = [] if texts.labels is None else texts.labels.drop_nulls().unique().sort().to_list()
-    matched = {name: other.match_spellings(known) for name, other in (others or {}).items()}
-    found = {name: leaks(texts, other) for name, (other, _) in matched.items()}
+    labels_here = [] if texts.labels is None else texts.labels.drop_nulls().unique().sort().to_list()
+    matched = {name: other.match_spellings(labels_here) for name, other in (others or {}).items()}
+    shared_texts = {name: leaks(texts, other) for name, (other, _) in matched.items()}
     words, sentences, silent = _lengths(texts)
     labels = _labels(texts)
     warnings = [
@@ -86,16 +87,16 @@ def check(texts: Texts, understood: ReadReport, others: Mapping[str, Texts] | No
         *_repeats(leaks(texts, texts.select(slice(0, 0)))),
         *_telling(texts),
     ]
-    if len(words) >= _FEW and (single := int((words == 1).sum())) > len(words) / 2:
+    if len(words) >= _MIN_TEXTS and (single := int((words == 1).sum())) > len(words) / 2:
         warnings.append(
-            f"{_part(single, len(words), 'text', 'is', 'are')} one word: is it the right column (--columns text=…), or "
-            "is a script without spaces not split into words?"
+            f"{_percent(single, len(words), 'text', 'is', 'are')} one word: is it the right column (--columns text=…), "
+            "or is a script without spaces not split into words?"
         )
     if silent:
-        warnings.append(f"{_part(silent, len(texts), 'row', 'has', 'have')} a text without words")
+        warnings.append(f"{_percent(silent, len(texts), 'row', 'has', 'have')} a text without words")
     for name, (other, respelled) in matched.items():
         warnings += [f"{name}: {sentence}" for sentence in respelled]
-        warnings += [*_shared(name, found[name], "here"), *_near(texts, other, name, "here")]
+        warnings += [*_shared(name, shared_texts[name], "here"), *_near(texts, other, name, "here")]
         warnings += [*_new_labels(name, labels, _labels(other), len(other))]
     return TextFindings(
         understood=understood,
@@ -109,13 +110,14 @@ def check(texts: Texts, understood: ReadReport, others: Mapping[str, Texts] | No
         longest_sentences=int(sentences.max()),
         silent=silent,
         rows=tuple(_shorten(texts.record(index)) for index in range(min(_ROWS, len(texts)))),
-        splits=found,
+        splits=shared_texts,
         warnings=tuple(warnings),
     )
 
 
 def _lengths(texts: Texts) -> tuple[Index, Index, int]:
     """Words and sentences of every text, both of a pair, and how many rows have a text without a word."""
+    # Differences of offsets are the lengths of texts.
     split = [split_words(column, sentences=True) for column in texts.texts]
     words = [np.diff(side.sentences[side.texts]) for side in split]
     sentences = [np.diff(side.texts) for side in split]
@@ -135,24 +137,25 @@ def _of_labels(labels: Mapping[str, int], num_texts: int) -> Iterator[str]:
         return
     if len(labels) == 1:
         yield f"every text has the label {quoted(next(iter(labels)))}: there is nothing to classify"
-    elif few := [label for label, count in labels.items() if count < _FEW]:
-        listed = ", ".join(map(quoted, few[:3])) + (", …" if len(few) > 3 else "")
+    elif rare := [label for label, count in labels.items() if count < _MIN_TEXTS]:
+        listed = ", ".join(map(quoted, rare[:3])) + (", …" if len(rare) > 3 else "")
         yield (
-            f"{len(few):,} of {len(labels):,} labels have under {_FEW} texts ({listed}): their metrics are unreliable"
+            f"{len(rare):,} of {len(labels):,} labels have under {_MIN_TEXTS} texts ({listed}): their metrics are "
+            "unreliable"
         )
-    if num_texts >= _FEW and len(labels) > num_texts / 2:
+    if num_texts >= _MIN_TEXTS and len(labels) > num_texts / 2:
         yield f"{len(labels):,} labels for {num_texts:,} texts; is this the label column?"
 
 
 def _repeats(found: Leaks) -> Iterator[str]:
     if found.repeated:
         yield (
-            f"{_part(found.repeated, found.rows, 'row', 'repeats', 'repeat')} the text of an earlier one, "
+            f"{_percent(found.repeated, found.rows, 'row', 'repeats', 'repeat')} the text of an earlier one, "
             "ignoring case and spaces"
         )
     if found.repeated_disagree:
         yield (
-            f"{_part(found.repeated_disagree, found.rows, 'row', 'has', 'have')} a text that also appears here with "
+            f"{_percent(found.repeated_disagree, found.rows, 'row', 'has', 'have')} a text that also appears here with "
             "another label"
         )
 
@@ -172,43 +175,43 @@ def leaks_between(texts: Texts, other: Texts, name: str, here: str = "in the tra
 
 def _near(texts: Texts, other: Texts, name: str, here: str) -> Iterator[str]:
     """Near copies, more of them than there are copies, or that there are too many words; pairs are read as one text."""
-    both = (pl.select(pl.concat_str(list(part.texts), separator=" ")).to_series() for part in (texts, other))
-    near = near_texts(*both)
-    if near is None:
+    columns = (pl.select(pl.concat_str(list(texts_of.texts), separator=" ")).to_series() for texts_of in (texts, other))
+    num_near = near_texts(*columns)
+    if num_near is None:
         yield not_compared(name, "words")
-    elif near > leaks(texts, other).shared:
-        yield f"{_part(near, len(other), 'text', 'nearly repeats', 'nearly repeat', of=name)} one {here}"
+    elif num_near > leaks(texts, other).shared:
+        yield f"{_percent(num_near, len(other), 'text', 'nearly repeats', 'nearly repeat', of=name)} one {here}"
 
 
 def _telling(texts: Texts) -> Iterator[str]:
     """Words that all but hold the label."""
-    found = [] if texts.labels is None else telling_words(texts.texts, texts.labels)
-    for one in found[:_MOST_TELLING]:
+    words = [] if texts.labels is None else telling_words(texts.texts, texts.labels)
+    for word in words[:_MAX_TELLING]:
         yield (
-            f"the word {quoted(one.word)} is in {100 * one.inside:.1f} % of the texts labelled {quoted(one.label)} "
-            f"and in {100 * one.outside:.1f} % of the others: does the text contain its label?"
+            f"the word {quoted(word.word)} is in {100 * word.inside:.1f} % of the texts labelled {quoted(word.label)} "
+            f"and in {100 * word.outside:.1f} % of the others: does the text contain its label?"
         )
 
 
 def _shared(name: str, found: Leaks, here: str) -> Iterator[str]:
     if found.shared:
-        shown = ", ".join(map(quoted, found.examples))
-        yield f"{_part(found.shared, found.other_rows, 'text', 'is', 'are', of=name)} {here} too, such as {shown}"
+        examples = ", ".join(map(quoted, found.examples))
+        yield f"{_percent(found.shared, found.other_rows, 'text', 'is', 'are', of=name)} {here} too, such as {examples}"
     if found.shared_disagree:
-        part = _part(found.shared_disagree, found.other_rows, "text", "is", "are", of=name)
-        yield f"{part} {here} with another label"
+        fraction = _percent(found.shared_disagree, found.other_rows, "text", "is", "are", of=name)
+        yield f"{fraction} {here} with another label"
     if found.shared_groups:
-        part = _part(found.shared_groups, found.other_rows, "row", "belongs", "belong", of=name)
-        yield f"{part} to a group that is {here} too"
+        fraction = _percent(found.shared_groups, found.other_rows, "row", "belongs", "belong", of=name)
+        yield f"{fraction} to a group that is {here} too"
 
 
 def _new_labels(name: str, labels: Mapping[str, int], others: Mapping[str, int], num_texts: int) -> Iterator[str]:
     new = {label: count for label, count in others.items() if label not in labels}
     if labels and new:
         listed = ", ".join(map(quoted, list(new)[:3]))
-        yield f"{_part(sum(new.values()), num_texts, 'text', 'has', 'have', of=name)} a label unseen here ({listed})"
+        yield f"{_percent(sum(new.values()), num_texts, 'text', 'has', 'have', of=name)} a label unseen here ({listed})"
 
 
 def _shorten(record: Text) -> Text:
-    cut = (text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…" for text in record.texts)
+    cut = (text if len(text) <= _MAX_CHARACTERS else f"{text[: _MAX_CHARACTERS - 1]}…" for text in record.texts)
     return Text(tuple(cut), record.label, record.id)

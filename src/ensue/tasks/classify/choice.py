@@ -114,7 +114,8 @@ def decide(state: ClassifyState, costs: Mapping[str, float]) -> None:
 
     The accuracy of few held-out texts says little; the cost of their labels in nats says more.
     """
-    accuracy, trained_model = state.metadata.validation_accuracy, state.model_name
+    accuracy = state.metadata.validation_accuracy
+    trained_model = state.model_name
     if len(state.names) == 1:
         best = max(accuracy, key=lambda name: (accuracy[name], name == trained_model))
         if best != trained_model:

@@ -87,6 +87,7 @@ class Unseen(NamedTuple):
         scores, targets = self.usable()
         num_held = len(targets) if self.num_held is None else int((self.targets[: self.num_held] >= 0).sum())
         weights = np.ones(len(targets))
+        # Texts of the folds come after the held-out ones.
         weights[num_held:] = min(1.0, FOLD_WEIGHT * num_held / max(len(targets) - num_held, 1))
         return temperature(scores, targets, weights)
 
@@ -155,12 +156,14 @@ def fit_baseline(make: Make, data: Data, valid: Data, strength: float | None) ->
     """
     best = first = _fitted(make, data, valid, 1.0 if strength is None else strength)
     lowest = best.unseen.loss()
+    # Walk towards weaker penalties first, then towards stronger ones; stop where the loss rises.
     for factor in (_STEP, 1 / _STEP) if strength is None else ():
         while MIN_STRENGTH < best.strength * factor < MAX_STRENGTH:
             other = _fitted(make, data, valid, best.strength * factor, first)
             loss = other.unseen.loss()
             if loss > lowest - _MIN_GAIN:
                 break
+            # A stronger penalty than usual must be significantly better.
             if factor < 1 and not other.unseen.significantly_better(best.unseen):
                 break
             best, lowest = other, loss

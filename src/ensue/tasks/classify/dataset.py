@@ -66,9 +66,12 @@ class Chunks:
 
     def __init__(self, offsets: Index, most: int = MAX_PASSAGE) -> None:
         sizes = np.diff(offsets)
+        # Rounded up, so that an empty range has no part.
         parts = -(-sizes // most)
         self.owners = np.repeat(np.arange(len(sizes)), parts)
-        part, whole, of = ranges(np.zeros_like(parts), parts), sizes[self.owners], parts[self.owners]
+        part = ranges(np.zeros_like(parts), parts)
+        whole = sizes[self.owners]
+        of = parts[self.owners]
         self.starts = offsets[:-1][self.owners] + part * whole // np.maximum(of, 1)
         self.lengths = offsets[:-1][self.owners] + (part + 1) * whole // np.maximum(of, 1) - self.starts
 
@@ -87,14 +90,17 @@ class Passages:
     """Words of a passage at most."""
 
     def __init__(self, sides: Sides, targets: Index | None = None, *, documents: bool = False) -> None:
-        self.num_records, self.documents = len(sides[0]), documents
+        self.num_records = len(sides[0])
+        self.documents = documents
         self.targets = np.empty(0, np.int64) if targets is None else targets
         self.ids: Ids = np.concatenate([side.ids for side in sides])
-        offsets, texts = _joined([side.sentences for side in sides]), _joined([side.texts for side in sides])
+        offsets = _joined([side.sentences for side in sides])
+        texts = _joined([side.texts for side in sides])
         # Two texts of 2 and 1 sentences, texts [0 2 3], of which the first sentence is cut in two: passages 0 1 2 | 3,
         # owners [0 0 0 1], first [0 3 4].
         cut = Chunks(offsets, self.max_words)
         self.starts, self.sizes = cut.starts, cut.lengths
+        # The text of each sentence, then of each passage.
         owners = np.repeat(np.arange(len(texts) - 1), np.diff(texts))[cut.owners]
         self.first: Index = np.searchsorted(owners, np.arange(len(texts)))
         """(texts + 1,) text ``t`` has the passages ``first[t]`` to ``first[t + 1]``; none if it has no words."""
@@ -126,6 +132,7 @@ def codes(texts: Texts, labels: Sequence[str]) -> Index:
     if texts.labels is None:
         raise DataError("the texts have no labels; name the column, such as label=COLUMN")
     spelled, _ = match_spellings(texts.labels, labels)
+    # Unknown labels become -1, which no prediction equals.
     columns = {label: code for code, label in enumerate(labels)}
     matched = spelled.replace_strict(list(columns), list(columns.values()), default=-1, return_dtype=pl.Int64)
     return np.array(matched.to_numpy(), np.int64)
@@ -150,7 +157,7 @@ def select_words(tokens: Tokens, mask: Mask) -> Tokens:
 def _joined(offsets: list[Index]) -> Index:
     """The offsets of several columns as if they stood one after the other."""
     joined, end = [np.zeros(1, np.int64)], 0
-    for part in offsets:
-        joined.append(part[1:] + end)
-        end += int(part[-1])
+    for side in offsets:
+        joined.append(side[1:] + end)
+        end += int(side[-1])
     return np.concatenate(joined)

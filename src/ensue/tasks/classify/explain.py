@@ -107,7 +107,8 @@ class _Trial(NamedTuple):
 
 def _evidence(state: ClassifyState, sides: Sides, probabilities: Floats, order: Index) -> Iterator[_Tested]:
     """Yield for each record the units of largest weight, and the score drops without them."""
-    weights, words = _weights(state, sides, probabilities.argmax(1)), _words(sides)
+    weights = _weights(state, sides, probabilities.argmax(1))
+    words = _words(sides)
     positions = [_positions(sides, record) for record in range(len(probabilities))]
     top = [_heaviest(weights[index], bounds) for index, bounds in zip(positions, _units(state, sides), strict=True)]
     trials = [trial for record, units in enumerate(top) for trial in _trials(record, units, sides)]
@@ -200,7 +201,8 @@ def _weights(state: ClassifyState, sides: Sides, labels: Index) -> Floats:
     """Return the weight of each word, (words of all sides,); those of a text sum to 1, or to 0 if no word matters."""
     if state.schedule is None:
         return _baseline_weights(state, sides, labels, state.model_name)
-    weights, parts = _network_weights(state, sides, labels), state.metadata.blend or {}
+    weights = _network_weights(state, sides, labels)
+    parts = state.metadata.blend or {}
     if not (total := sum(parts.values())):
         return weights
     baseline_parts = {name: weight for name, weight in parts.items() if name in state.counting and weight}
@@ -276,7 +278,8 @@ def _explanation(state: ClassifyState, record: Text, answer: TextAnswer) -> Text
     """Return the weights and graphs inside one record, passage by passage."""
     sides = state.encode(_columns(state, [record]))
     best = np.array([state.labels.index(answer.choices[0].value)])
-    weights, words = _weights(state, sides, best), _words(sides)
+    weights = _weights(state, sides, best)
+    words = _words(sides)
     passages = Passages(sides, documents=state.documents)
     graphs: dict[int, neural.Graph] = {}
     passage_graph: neural.Graph = ()

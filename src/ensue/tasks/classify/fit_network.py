@@ -78,13 +78,16 @@ def _new_network(state: ClassifyState) -> Network:
     """Return an untrained network that starts from the vectors of the file, if there is one."""
     if state.encoder is not None:
         return state.new_network(0, state.encoder.dim)
-    num_words, settings, vectors = len(state.tokenizer.vocabulary), state.settings, state.counting.get("vectors")
+    num_words = len(state.tokenizer.vocabulary)
+    settings = state.settings
+    vectors = state.counting.get("vectors")
     if not isinstance(vectors, MeanVectors):
         return state.new_network(num_words, settings.dim or LEARNED_DIM)
     assert isinstance(settings, TextSettings)
     network = state.new_network(num_words, vectors.matrix.shape[1])
     has_vector = vectors.matrix.any(axis=1)
-    ids, matrix = np.flatnonzero(has_vector), vectors.matrix[has_vector]
+    ids = np.flatnonzero(has_vector)
+    matrix = vectors.matrix[has_vector]
     network.place(torch.from_numpy(ids), torch.from_numpy(matrix), tuned=settings.tuned)
     return network
 
@@ -94,7 +97,8 @@ def _scale(state: ClassifyState, valid: Data) -> None:
 
     It gets weight 0 unless held-out labels are significantly likelier with it. In a blend the weights do that.
     """
-    network, baseline = state.module, state.counting.get("vectors")
+    network = state.module
+    baseline = state.counting.get("vectors")
     is_added = isinstance(state.settings, TextSettings) and state.settings.residual and state.model_name != "blend"
     if baseline is None or not is_added or not isinstance(network, TextClassifier):
         return
@@ -102,12 +106,12 @@ def _scale(state: ClassifyState, valid: Data) -> None:
     baseline_scores = baseline.scores(sides) / state.metadata.temperature["vectors"]
     alone = Unseen(baseline_scores, targets, units=valid.units)
     network_scores = Unseen(state.raw_scores(sides, blend.NETWORK), targets)
-    parts = {blend.NETWORK: network_scores.usable()[0], "vectors": alone.usable()[0]}
-    weights = blend.choose_weights(parts, alone.usable()[1], {blend.NETWORK: 0.0, "vectors": 1.0})
+    part_scores = {blend.NETWORK: network_scores.usable()[0], "vectors": alone.usable()[0]}
+    weights = blend.choose_weights(part_scores, alone.usable()[1], {blend.NETWORK: 0.0, "vectors": 1.0})
     network.scale(weights[blend.NETWORK] / max(weights["vectors"], _MIN_WEIGHT))
     state.metadata.residual = True
-    both = Unseen(state.raw_scores(sides, blend.NETWORK), targets, units=valid.units)
-    if not both.significantly_better(alone):
+    combined = Unseen(state.raw_scores(sides, blend.NETWORK), targets, units=valid.units)
+    if not combined.significantly_better(alone):
         network.scale(0.0)
         state.metadata.notes.append("the network does not improve on the mean of the vectors on the validation texts")
 
@@ -173,7 +177,8 @@ def _mixing(blocks: Iterable[Block], pooled: Iterable[Pooled]) -> Iterator[tuple
         max_rows = max(1, int((_MAX_WORK - work) / block.mask.shape[1] ** 3))  # longest first: they mix most slowly
         rows = (block.lengths >= 2).nonzero()[:max_rows, 0].to(block.mask.device)  # a single word has no |lambda_2|
         rows = rows[pooling.graph[rows].isfinite().flatten(1).all(1)]  # diverged weights leave NaN in a graph
-        graph, mask = pooling.graph[rows].float(), block.mask[rows]
+        graph = pooling.graph[rows].float()
+        mask = block.mask[rows]
         work += len(rows) * block.mask.shape[1] ** 3
         values += zip(second_eigenvalue(graph, mask).tolist(), dobrushin(graph, mask).tolist(), strict=True)
         if work >= _MAX_WORK:

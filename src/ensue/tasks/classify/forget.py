@@ -29,21 +29,23 @@ def forget_users(
     forgotten = Forgotten()
     if records is None or not len(records[0]):
         return forgotten
-    mine, rest = records
-    complete = remove_hashes(state, forgotten, text_hashes(mine), text_hashes(rest), "texts")
-    theirs = {text for column in rest.texts for text in column}
-    texts = {text for column in mine.texts for text in column} - theirs
+    mine, others = records
+    complete = remove_hashes(state, forgotten, text_hashes(mine), text_hashes(others), "texts")
+    texts_of_others = {text for column in others.texts for text in column}
+    # A text that someone else wrote too is not the person's alone.
+    texts = {text for column in mine.texts for text in column} - texts_of_others
     remove_examples(state, forgotten, lambda shown: not texts.intersection(shown))
+    # Remembered texts are stored as ids, so ids are compared.
     my_sides = state.encode(mine)
     if state.remembered is not None:
         sides, targets = state.remembered
         my_rows = {*_rows(my_sides)}
         stays = np.array([row not in my_rows for row in _rows(sides)], np.bool_)
-        kept = Remembered(tuple(side.select(np.flatnonzero(stays)) for side in sides), targets[stays])
-        state.remembered = kept if stays.any() else None
+        remaining = Remembered(tuple(side.select(np.flatnonzero(stays)) for side in sides), targets[stays])
+        state.remembered = remaining if stays.any() else None
         forgotten.add(TABLES, "remembered texts", int((~stays).sum()))
     if complete:
-        others_ids = np.concatenate([side.ids for side in state.encode(rest)])
+        others_ids = np.concatenate([side.ids for side in state.encode(others)])
         remove_words(state, forgotten, np.setdiff1d(np.concatenate([side.ids for side in my_sides]), others_ids))
     else:
         note_remaining_words(forgotten, "texts")

@@ -50,13 +50,13 @@ def run_parallel(run: Callable[[Part], None], parts: Iterable[Part]) -> None:
         run: must not depend on the order of the parts.
         parts: arguments. A part that fails ends the others that have not begun, and its error is raised.
     """
-    todo, threads = list(parts), torch.get_num_threads()
-    if threads < 2 or len(todo) < 2:
-        for part in todo:
+    waiting, threads = list(parts), torch.get_num_threads()
+    if threads < 2 or len(waiting) < 2:
+        for part in waiting:
             run(part)
         return
-    with ThreadPoolExecutor(min(threads, len(todo)), initializer=lambda: torch.set_num_threads(1)) as pool:
-        futures = [pool.submit(run, part) for part in todo]
+    with ThreadPoolExecutor(min(threads, len(waiting)), initializer=lambda: torch.set_num_threads(1)) as pool:
+        futures = [pool.submit(run, part) for part in waiting]
         try:
             for future in futures:
                 future.result()

@@ -109,6 +109,7 @@ class PassageBatches(Passages):
 
     def groups(self, targets: int = MAX_WORDS) -> Iterator[Index]:
         """All records once, shortest first, in groups of about so many words."""
+        # Texts of similar length share a batch, so that little of it is padding.
         order = np.argsort(self.lengths, kind="stable")
         return evaluation_batches(order, np.maximum(self.lengths, 1), targets)
 
@@ -126,7 +127,10 @@ class PassageBatches(Passages):
             sentences = _blocks(cut.starts, cut.lengths, np.arange(len(chosen)))
             owners, sizes = cut.owners, cut.lengths
         else:
-            sentences, owners, sizes = (), np.repeat(np.arange(len(texts)), counts), self.sizes[chosen]
+            sentences = ()
+            owners = np.repeat(np.arange(len(texts)), counts)
+            sizes = self.sizes[chosen]
+        # The parts of a text that was cut are averaged by their number of items.
         shares = sizes / np.bincount(owners, sizes, len(texts))[owners]
         return Batch(
             self.blocks(chosen),
@@ -143,17 +147,20 @@ def _blocks(starts: Index, lengths: Index, values: npt.NDArray[np.integer]) -> t
     """Ranges of ``values`` as padded blocks, in each of which no row is half as long as the longest, or shorter."""
     # Lengths [3 9 4 8]: blocks of the rows [1 3] (9 and 8 items) and [2 0] (4 and 3).
     order = np.argsort(-lengths, kind="stable")
-    falling, blocks, low = lengths[order], [], 0
+    falling = lengths[order]
+    blocks = []
+    low = 0
     while low < len(order):
         longest = int(falling[low])
-        most = max(1, min(MAX_PAIRS // longest**2, MAX_WORDS // longest))
-        high = min(int(np.searchsorted(-falling, -(longest // 2), side="left")), low + most)
+        max_rows = max(1, min(MAX_PAIRS // longest**2, MAX_WORDS // longest))
+        high = min(int(np.searchsorted(-falling, -(longest // 2), side="left")), low + max_rows)
         rows = order[low:high]
-        where = starts[rows][:, None] + np.arange(longest)
+        # (rows, longest) positions of the items; those of padding repeat the last one.
+        positions = starts[rows][:, None] + np.arange(longest)
         stops = (starts + lengths)[rows][:, None]
-        index = values[np.minimum(where, stops - 1)].astype(np.int64)
-        parts = (index * (where < stops), where < stops, lengths[rows], rows)
-        blocks.append(Block(*map(torch.from_numpy, parts)))
+        index = values[np.minimum(positions, stops - 1)].astype(np.int64)
+        tables = (index * (positions < stops), positions < stops, lengths[rows], rows)
+        blocks.append(Block(*map(torch.from_numpy, tables)))
         low = high
     return tuple(blocks)
 
@@ -178,6 +185,7 @@ class SentencePassages(PassageBatches):
         super().__init__(sides, targets, documents=True)
         words = pl.concat([side.words for side in sides if side.words is not None])
         sentences = written(words, self.sizes).to_frame("sentence")
+        # A sentence that occurs often is encoded once.
         distinct = sentences.unique(maintain_order=True).with_row_index("number")
         self.numbers = sentences.join(distinct, on="sentence", maintain_order="left")["number"].to_numpy()
         """(passages,) the row of each among ``vectors``."""

@@ -61,7 +61,8 @@ class Fitted:
             ValueError: it is not.
         """
         require_table("train_prints", self.train_prints, np.int64, [None])
-        num_words, num_labels = len(self.tokenizer.vocabulary), len(self.majority.counts)
+        num_words = len(self.tokenizer.vocabulary)
+        num_labels = len(self.majority.counts)
         if not self.majority.counts.any():
             raise ValueError("majority.counts counts no text")
         if {baseline.num_labels for baseline in (self.tfidf, self.vectors) if baseline is not None} - {num_labels}:
@@ -98,7 +99,9 @@ def restore(state: ClassifyState, fitted: Fitted, folder: Path) -> None:
         raise ValueError("facts.encoder: is missing")
     if len(set(metadata.labels)) < len(metadata.labels) or metadata.paired != (metadata.architecture == "pair"):
         raise ValueError("the labels or the architecture in settings.json belong to different models")
-    state.tokenizer, state.train_prints, state.remembered = fitted.tokenizer, fitted.train_prints, fitted.remembered
+    state.tokenizer = fitted.tokenizer
+    state.train_prints = fitted.train_prints
+    state.remembered = fitted.remembered
     state.counting = {name: model for name in COUNTING if (model := getattr(fitted, name)) is not None}
     num_sides = 2 if metadata.paired else 1
     if len(fitted.majority.counts) != len(metadata.labels) or (
@@ -183,6 +186,7 @@ class ClassifyPredictor(ClassifyState):
                 f"new data: the label {label!r} is not a label of the model ({', '.join(self.labels)}); fit again on "
                 "all data"
             )
+        # Check pairs against single texts before anything changes.
         self.encode(data.select(slice(0, 1)))  # refused before anything is changed
         self.tokenizer.add(data.texts, min_count=self.settings.min_count)
         sides = self.encode(data)

@@ -151,7 +151,9 @@ MAX_EPOCHS_OF_BEST = 8
 """Maximum number of epochs under ``best``, where no file gives the vectors of words. Networks of a thousand texts are
 no better than the baselines there, and an epoch takes up to 1.5 times what all baselines take (0.7 s and 1.1 s of 1,000
 texts of SST-2): eight are 12 times as much, where 20 were the most that a draw should cost."""
-_STEPS, _PLATEAU_STEPS, _STEPS_PER_EPOCH = 1000, 500, 100
+_STEPS = 1000
+_PLATEAU_STEPS = 500
+_STEPS_PER_EPOCH = 100
 
 
 def schedule_for(num_texts: int, max_epochs: int = MAX_EPOCHS) -> dict[str, object]:

@@ -116,6 +116,7 @@ class ClassifyState(State[Network]):
         """Take the name and the settings of a model: the paper's for such texts, ``sized`` ones, and what was set."""
         _, settings, schedule = MODELS[name]
         own = {field.name for part in (settings, schedule) if part is not None for field in fields(part)}
+        # Later ones win: the paper's, those that fit the data, those for pairs, the user's.
         changes = {**(TABLE_2[architecture] if schedule is not None else {}), **(sized or {})}
         if architecture == "pair" and self.options.get("encoder") is None and "pooling" not in self.options:
             changes |= PAIRED.get(name, {})
@@ -199,6 +200,7 @@ class ClassifyState(State[Network]):
         if name in self.counting:
             return self.counting[name].scores(sides)
         if weights := self.metadata.blend if name != blend.NETWORK else None:
+            # A part of weight 0 is not computed.
             used = {part: weight for part, weight in weights.items() if weight} or weights
             return blend.pool({part: self.raw_scores(sides, part) for part in used}, used)
         return neural.scores(self.network, self.passages(sides), len(self.labels), self.device)

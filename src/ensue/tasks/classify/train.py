@@ -56,6 +56,7 @@ def split(state: ClassifyState, data: Texts, valid: Texts | None) -> Split[Texts
         require_encoder(state.encoder.name)
     require_labels(data, "training data")
     data, spelling_notes = data.join_spellings()
+    # Given validation data, nothing is held out.
     train = data
     rule = ""
     if valid is None:
@@ -100,7 +101,8 @@ def train(state: ClassifyState, split: Split[Texts], checkpoint: Checkpoint) -> 
 
 def refit(state: ClassifyState, full: Texts, checkpoint: Checkpoint) -> Iterator[Report]:
     """Fit the baselines on all texts, with the strengths that were selected; the network stays."""
-    sides, targets = state.encode(full), codes(full, state.labels)
+    sides = state.encode(full)
+    targets = codes(full, state.labels)
     for name, former in state.counting.items():
         matrix = former.matrix if isinstance(former, MeanVectors) else None
         baseline = state.new_baseline(name, state.metadata.strength[name], matrix)
@@ -161,6 +163,7 @@ def _fit_vocabulary(state: ClassifyState, data: Texts) -> None:
     assert data.labels is not None
     distinct = set(data.labels.to_list())
     numbers = all(label.removeprefix("-").isdecimal() for label in distinct)
+    # 10 comes after 9 where all labels are numbers.
     labels = sorted(distinct, key=(lambda label: (int(label), label)) if numbers else None)
     architecture = _architecture(state, data)
     state.select_model(state.model_name, architecture)
@@ -189,9 +192,11 @@ def _architecture(state: ClassifyState, data: Texts) -> str:
         return "pair" if data.paired else architecture.replace("auto", "flat")
     if isinstance(state.settings, TextSettings) and state.settings.pooling == ALIGNMENT:
         return "flat"
+    # A sample tells short texts from documents.
     words = split_words(data.texts[0].head(1000), sentences=True)
     num_texts = len(words.texts) - 1
-    mean_words, mean_sentences = len(words.words) / num_texts, words.texts[-1] / num_texts
+    mean_words = len(words.words) / num_texts
+    mean_sentences = words.texts[-1] / num_texts
     return "hierarchical" if mean_words > DOCUMENT_WORDS and mean_sentences > DOCUMENT_SENTENCES else "flat"
 
 
@@ -218,6 +223,7 @@ def _fit_baselines(state: ClassifyState, data: Data, valid: Data) -> dict[str, U
     for name in COUNTING:
         if name == "vectors" and matrix is None:
             continue
+        # The strength is open: several are tried.
         make = partial(state.new_baseline, name, matrix=matrix)
         fitted = fit_baseline(make, data, valid, _strength(state, name))
         state.metadata.strength[name] = fitted.strength
@@ -267,7 +273,8 @@ def _note_accuracy(state: ClassifyState, name: str, valid: Data) -> None:
 
 def _fit_settings(state: ClassifyState, num_texts: int) -> None:
     """Fit the settings of a network to the texts, unless it is the paper's, which has its Table 2."""
-    vectors, settings = state.counting.get("vectors"), state.settings
+    vectors = state.counting.get("vectors")
+    settings = state.settings
     is_built_in = MODELS[state.model_name].schedule is SCHEDULE  # models of other authors have schedules of their own
     if not is_built_in or not isinstance(settings, TextSettings) or not settings.residual:
         return

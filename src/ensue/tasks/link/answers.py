@@ -36,6 +36,7 @@ def predict(state: LinkState, records: Sequence[Post], k: int, *, evidence: bool
         block = records[low : low + GROUP]
         texts = [record.text for record in block]
         scores = scores_alone(state, texts)
+        # A stable sort: of articles with equal scores the first one comes first.
         best = np.argsort(-scores, axis=1, kind="stable")[:, :k]
         in_vocabulary, lengths = _known_words(state, texts)
         for row, record in enumerate(block):
@@ -49,7 +50,8 @@ def predict(state: LinkState, records: Sequence[Post], k: int, *, evidence: bool
 def scores_alone(state: LinkState, texts: Sequence[str]) -> Floats:
     """(texts, articles) scores of texts, each as the only one of its corpus."""
     state.article_index  # noqa: B018 trained?
-    column, name = pl.Series("text", texts, dtype=pl.String), state.model_name
+    column = pl.Series("text", texts, dtype=pl.String)
+    name = state.model_name
     scores = LinkScores(state, len(texts), lambda rows: encode_post_texts(state, column[rows], name), name, alone=True)
     return scores.whole()
 
@@ -86,14 +88,13 @@ def _known_words(state: LinkState, texts: Sequence[str]) -> tuple[list[int], lis
     column = pl.Series("text", texts, dtype=pl.String)
     if isinstance(state.settings, LinkSettings) and state.model_name != "best":
         tokens = state.tokenizer.encode(column)
-        ends, is_known = tokens.sentences[tokens.texts], tokens.ids != UNKNOWN
+        ends = tokens.sentences[tokens.texts]
+        is_known = tokens.ids != UNKNOWN
     else:
         split = split_words(column)
         known_words = state.article_index.known_words(state.post_terms)
-        ends, is_known = (
-            split.sentences[split.texts],
-            np.array([known_words[word] for word in split.words.to_list()], bool),
-        )
+        ends = split.sentences[split.texts]
+        is_known = np.array([known_words[word] for word in split.words.to_list()], bool)
     sums = np.concatenate([[0], np.cumsum(is_known)])
     return np.diff(sums[ends]).tolist(), np.diff(ends).tolist()
 

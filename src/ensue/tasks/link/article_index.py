@@ -108,6 +108,7 @@ class ArticleIndex:
             The index, with the former vectors of a network; the columns of the given articles; and the numbers of those
             that are new: of another id, or of another text.
         """
+        # An article is the same if its id and its text are.
         columns = {row: column for column, row in enumerate(zip(self.articles.ids, self.articles.texts, strict=True))}
         rows = list(zip(articles.ids, articles.texts, strict=True))
         new = [number for number, row in enumerate(rows) if row not in columns]
@@ -116,6 +117,7 @@ class ArticleIndex:
         if not new:
             return self, given_columns, new
         added = articles.select(np.array(new))
+        # Vectors of new articles are added by the caller, who has the network.
         vectors = self.vectors if self.vectors.shape[1] else np.zeros((len(self) + len(new), 0), np.float32)
         terms = _appended({name: copy(lexical) for name, lexical in self.terms.items()}, added)
         return ArticleIndex(_concatenated(self.articles, added), terms, vectors, self.latent), given_columns, new
@@ -138,7 +140,8 @@ def heads(articles: Articles) -> pl.Series:
 
 def _appended(terms: dict[str, Lexical], articles: Articles) -> dict[str, Lexical]:
     """Count the terms of more articles."""
-    whole_texts, head_texts = articles.texts, heads(articles)
+    whole_texts = articles.texts
+    head_texts = heads(articles)
     for name, lexical in terms.items():
         lexical.add(head_texts if name.startswith(HEAD) else whole_texts)
     return terms

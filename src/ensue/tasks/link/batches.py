@@ -108,6 +108,7 @@ class Links:
 
     def __init__(self, articles: Tokens, posts: Tokens, pairs: Pairs) -> None:
         self.articles, self.posts = articles, posts
+        # Sorted by article and post, each pair once.
         pairs = np.unique(np.asarray(pairs, np.int64).reshape(-1, 2), axis=0)
         sizes = len(articles), len(posts)
         if len(pairs) and (pairs.min() < 0 or (pairs.max(0) >= sizes).any()):
@@ -132,6 +133,7 @@ class Links:
         """
         random = np.random.default_rng(seed)
         order = random.permutation(len(self))
+        # Posts of an article side by side, in random order among themselves.
         order = order[np.argsort(self.pairs[order, 0], kind="stable")]
         # Articles [0 0 0 1] with POSTS 2: starts [0 3], counts [3 1], groups [0 0 1 3], which need not be without gaps.
         _, starts, counts = np.unique(self.pairs[order, 0], return_index=True, return_counts=True)
@@ -140,6 +142,7 @@ class Links:
         turn = random.permutation(len(groups))
         # Blurred, so that the groups of one article do not end up side by side.
         lengths = self.articles.lengths[self.pairs[order[first], 0]] * random.uniform(0.8, 1.25, len(groups))
+        # Groups are sorted by length within a pool of about 16 batches, which keeps batches random.
         pool = np.arange(len(groups)) // max(1, 16 * size * len(groups) // len(self))
         rank = np.empty_like(turn)
         rank[turn[np.lexsort((lengths[turn], pool))]] = np.arange(len(groups))
@@ -160,6 +163,7 @@ class Links:
 
     def related(self, articles: Index, posts: Index) -> npt.NDArray[np.bool_]:
         """(articles, posts) whether the post of the column is about the article of the row."""
+        # A pair is one number, so that membership is a search among sorted numbers.
         return np.isin(articles[:, None] * len(self.posts) + posts, self._keys)
 
 
@@ -175,15 +179,19 @@ def text_blocks(tokens: Tokens, index: Index, words: int = WORDS) -> tuple[Block
         Blocks; texts without a word are in none.
     """
     # Lengths [2 0 9 8]: blocks of the texts [2 3] (9 and 8 words) and [0]; text 1, which has none, is in none.
-    starts, lengths = tokens.sentences[tokens.texts[index]], tokens.lengths[index]
+    starts = tokens.sentences[tokens.texts[index]]
+    lengths = tokens.lengths[index]
     order = np.argsort(-lengths, kind="stable")
     order = order[: int((lengths > 0).sum())]
-    falling, blocks, low = lengths[order], [], 0
+    falling = lengths[order]
+    blocks = []
+    low = 0
     while low < len(order):
         longest = int(falling[low])
         high = int(np.searchsorted(-falling, -(longest // 2), side="left"))
         rows = order[low : min(high, low + max(1, words // longest))]
         mask = np.arange(longest) < lengths[rows, None]
+        # The mask, row by row, is where the words of the rows go, one after the other.
         ids = np.zeros(mask.shape, np.int64)
         ids[mask] = tokens.ids[ranges(starts[rows], lengths[rows])]
         blocks.append(Block(*map(torch.from_numpy, (ids, mask, rows))))

@@ -122,6 +122,7 @@ def _with_links(findings: LinkFindings, corpus: Corpus, others: Mapping[str, Cor
     train = _training_part(corpus)
     file_splits = {name: corpus.part(name) for name in sorted(corpus.parts - {"train"}) if "train" in corpus.parts}
     splits = {name: link_leaks(train.posts, split.posts) for name, split in {**file_splits, **others}.items()}
+    # Copies of headlines are found by title alone, so they say little about a model.
     num_headlines = int((headline_copies(posts.texts, corpus.articles.titles) >= 0).sum())
     return replace(
         findings,
@@ -199,5 +200,6 @@ def _count_named(corpus: Corpus) -> int:
             "text": corpus.posts.texts.gather(pairs[:, 1]).str.to_lowercase(),
             "id": corpus.articles.ids.gather(pairs[:, 0]).str.to_lowercase(),
         }
+        # A short id may occur in a post by chance.
     ).filter(pl.col("id").str.len_chars() >= _MIN_ID_CHARACTERS)
     return frame.filter(pl.col("text").str.contains(pl.col("id"), literal=True))["post"].n_unique()

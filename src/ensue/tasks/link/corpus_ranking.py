@@ -129,6 +129,7 @@ class RankedCorpus:
         """What a review starts from: log-odds of the posts, and their TF-IDF rows."""
         lexical = Lexical.of("words", self.posts.texts)
         spread = float(self.scores.std()) or 1.0
+        # A rough prior: a post two deviations above the mean belongs as likely as not.
         odds = (self.scores - self.scores.mean()) / spread - 2  # without labels, an order is all there is
         if probabilities := [values for values in (self.probabilities, self.alone) if values is not None]:
             odds = start_odds(*probabilities)
@@ -154,6 +155,7 @@ class RankedCorpus:
         if not len(read):
             return replace(self, votes=votes or {})
         odds = Reranker(start, rows).odds(read, labels).copy()
+        # Read posts are certain, and come first or last.
         odds[read] = np.where(labels, np.inf, -np.inf)
         probabilities = 1 / (1 + np.exp(-np.clip(odds, -500, 500)))
         order = np.lexsort((-self.scores, -odds))
@@ -181,14 +183,17 @@ def rank(
     """
     joined_state, story = state.joined(articles)
     scores, columns = scores_of(joined_state, posts).best(story)
+    # Best first; of equals the earlier post.
     order = np.argsort(-scores, kind="stable")
     related = _related(articles, posts)
     labels = labels_of(state, articles, posts)
     groups = near_copies(posts.texts) if grouped and len(posts) else np.arange(len(posts))
     ranking = RankedCorpus(articles, posts, order, scores, columns, _copies(order, groups), labels=labels)
-    calibration, source = state.calibration, "fitted on held-out posts"
+    calibration = state.calibration
+    source = "fitted on held-out posts"
     if labels is not None and labels.taught:
-        calibration, source = calibrate(scores, related), "fitted on the labels of this file"
+        calibration = calibrate(scores, related)
+        source = "fitted on the labels of this file"
     if calibration is None:
         is_lexical = state.model is None and not state.learned_scale
         return replace(ranking, suggested=suggested_cut(scores, state.model_name) if is_lexical else None)
@@ -198,6 +203,7 @@ def rank(
         source += f"; they are constant, {probabilities[0]:.2f} for every post, because labels do not rise with scores"
     elif labels is not None:
         folds = folds_of(posts, related, state.seed)
+        # Labels that the calibration was fitted on must not judge it.
         held_out = cross_fitted(scores, related, folds) if labels.taught else probabilities
         cut = _at_cut(held_out >= EVEN, columns, articles, posts, calibration)
     if reviewed and state.pulls:

@@ -51,9 +51,11 @@ class Background:
 
     def survival(self, u: Floats) -> Floats:
         """Share of the background above u; between and beyond the points its logarithm is a line."""
-        points, logs = np.array(self.points), np.log(TAILS)
+        points = np.array(self.points)
+        logs = np.log(TAILS)
         log_survival = np.interp(u, points, logs)
         slope = (logs[-1] - logs[-4]) / (points[-1] - points[-4])
+        # Beyond the last point the logarithm falls as it did over the last four.
         beyond = u > points[-1]
         log_survival[beyond] = logs[-1] + slope * (u[beyond] - points[-1])
         tail: Floats = np.where(u < points[0], 1.0, np.exp(log_survival))
@@ -94,7 +96,8 @@ def suggested_cut(scores: Floats, name: str) -> SuggestedCut | None:
     cut = walked_cut(scores, background)
     if background.trust:
         cut = float(np.exp(background.trust * np.log(background.fixed) + (1 - background.trust) * np.log(cut)))
-    low, high = background.low * cut, background.high * cut
+    low = background.low * cut
+    high = background.high * cut
     posts, most, least = (int((scores >= threshold).sum()) for threshold in (cut, low, high))
     return SuggestedCut(cut, low, high, posts, most, least)
 
@@ -102,6 +105,7 @@ def suggested_cut(scores: Floats, name: str) -> SuggestedCut | None:
 def walked_cut(scores: Floats, known: Background) -> float:
     """The score at which the walk stops; that of the first post where none is worth its background."""
     ranked = np.sort(scores)[::-1]
+    # Share of the background above each score, so its number among all posts.
     tail = known.survival(placed(ranked, known.shift))
     gain = np.arange(1, len(ranked) + 1) - 2 * len(ranked) * tail
     last = int(gain.argmax()) if gain.max() > 0 else 0
@@ -111,6 +115,7 @@ def walked_cut(scores: Floats, known: Background) -> float:
 def placed(scores: Floats, shift: float) -> Floats:
     """(posts,) u of scores: their logarithms, less the place and the width of the corpus as far as ``shift`` says."""
     logs = np.log(np.maximum(scores, _TINY))
+    # Posts without a common term have no score, and would move the quartile.
     inside = logs[scores > _TINY]
     upper = float(np.quantile(inside, 0.75)) if len(inside) else 0.0
     u: Floats = logs - (1 - shift) * upper

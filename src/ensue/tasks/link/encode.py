@@ -110,6 +110,7 @@ def require_remembered(state: LinkState, posts: Remembered) -> None:
     if {*posts.terms} != {*kinds_of(state.model_name)} or (posts.tokens is not None) != is_network:
         raise ValueError("the stored posts belong to another model")
     if posts.tokens is not None:
+        # Pieces of unknown words have ids below 0.
         first = -PIECES if state.network_settings.bag else UNKNOWN
         require_tokens("tokens", posts.tokens, len(state.tokenizer.vocabulary), first)
     if (posts.vectors is not None) != (state.model is not None and not is_network):

@@ -81,7 +81,8 @@ def fit(state: LinkState, train: Corpus, valid: Corpus, checkpoint: Checkpoint) 
         valid: held-out posts.
         checkpoint: a file from which a killed run continues.
     """
-    schedule, settings = state.schedule, state.network_settings
+    schedule = state.schedule
+    settings = state.network_settings
     assert schedule is not None
     articles = articles_to_read(state, train)
     state.tokenizer = fit_tokenizer(
@@ -105,6 +106,7 @@ def fit(state: LinkState, train: Corpus, valid: Corpus, checkpoint: Checkpoint) 
     sample_mrr = _validate(state, sample)
     # Without a bag there are no pretrained weights to return to.
     pretrained_mrr = _validate(state, valid) if settings.bag else -1.0
+    # The optimizer changes weights in place, so they are copied.
     pretrained = {name: tensor.clone() for name, tensor in state.network.state_dict().items()} if settings.bag else {}
     columns = (data.pairs, data.articles.ids, data.articles.texts, data.posts.ids, data.posts.texts)
     yield from train_network(
@@ -116,6 +118,7 @@ def fit(state: LinkState, train: Corpus, valid: Corpus, checkpoint: Checkpoint) 
             f"{trained_mrr:.3f}; learning_rate is {schedule.learning_rate:g}, try a smaller one"
         )
     if _validate(state, valid) <= pretrained_mrr:
+        # Training on posts did not help: return to what was learned of articles.
         state.network.load_state_dict(pretrained)
         state.metadata.notes.append("the trained part is left out: it does not improve the ranking of held-out posts")
         state.metadata.epochs = 0
@@ -126,7 +129,8 @@ def fit(state: LinkState, train: Corpus, valid: Corpus, checkpoint: Checkpoint) 
 
 def _new_network(state: LinkState) -> Linker:
     """Return an untrained network that starts from the vectors of the file, if there is one."""
-    settings, words = state.network_settings, state.tokenizer.vocabulary
+    settings = state.network_settings
+    words = state.tokenizer.vocabulary
     if settings.vectors is None:
         return state.new_network(len(words), settings.dim or LEARNED_DIM)
     ids, matrix = initial_vectors(settings.vectors, words.values, settings.dim)
@@ -156,7 +160,8 @@ def _choose_share(state: LinkState, sample: Corpus) -> None:
 
 def links(state: LinkState, data: Corpus) -> Links:
     """Return a corpus as training data of the network, and note texts that the length limit cuts."""
-    cap, notes = state.network_settings.max_words, state.metadata.notes
+    cap = state.network_settings.max_words
+    notes = state.metadata.notes
     sides = tuple(state.encode(texts) for texts in (data.articles.texts, data.posts.texts))
     if cut := sum(tokens.cut_words for tokens in sides):
         texts = plural(sum(tokens.cut_texts for tokens in sides), "text")

@@ -39,6 +39,7 @@ def _dealt(groups: Index, labelled: Mask, seed: int) -> Index:
     roots, numbers = np.unique(groups, return_inverse=True)
     labels = np.bincount(numbers, labelled, len(roots))
     order = np.lexsort((np.random.default_rng(seed).permutation(len(roots)), -labels))
+    # There and back, so that the folds that get the largest groups first get the smallest last.
     turn = np.append(np.arange(FOLDS), np.arange(FOLDS)[::-1])
     fold = np.empty(len(roots), np.int64)
     fold[order] = turn[np.arange(len(roots)) % len(turn)]

@@ -46,6 +46,7 @@ def forget_users(
     own_terms = np.intersect1d(state.post_terms, np.setdiff1d(words(mine.texts), words(other_posts.texts)))
     state.post_terms = np.setdiff1d(state.post_terms, own_terms)
     forgotten.add(TABLES, "fingerprints of words that nobody else used", len(own_terms))
+    # A text that someone else posted too is not the person's alone.
     texts = {*mine.texts} - {*other_posts.texts}
     remove_examples(state, forgotten, lambda shown: shown[0] not in texts)
     if state.remembered is not None:
@@ -59,6 +60,7 @@ def forget_users(
         index.save()
     if len(state.tokenizer.vocabulary) > FIRST and complete:
         columns = (mine.texts, other_posts.texts, state.article_index.articles.texts)
+        # Words of the person that occur in no other post and in no article.
         used, *other_ids = (np.unique(state.tokenizer.encode(column).ids) for column in columns)
         remove_words(state, forgotten, np.setdiff1d(used, np.concatenate(other_ids)))
     elif len(state.tokenizer.vocabulary) > FIRST:
@@ -90,6 +92,7 @@ def _term_rows(terms: Mapping[Counted, Terms], num: int) -> list[tuple[bytes, ..
     """Return the terms of each post and how often it holds each."""
     columns = []
     for owners, keys, counts in terms.values():
+        # Terms of each post in the order of their keys, so that equal posts have equal bytes.
         order = np.lexsort((keys, owners))
         ends = np.searchsorted(owners[order], np.arange(num + 1))
         columns.append([(keys[order[a:b]], counts[order[a:b]]) for a, b in pairwise(ends)])

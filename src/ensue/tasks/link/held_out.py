@@ -59,20 +59,28 @@ def choose_weights(state: LinkState, labelled: Corpus, every: Corpus | None = No
     Returns:
         The posts that taught, and (posts, articles) the scores of each fold of them by what the other folds taught.
     """
-    num, names, notes = len(labelled), names_of(state), state.metadata.notes
+    num = len(labelled)
+    names = names_of(state)
+    notes = state.metadata.notes
     labelled, fit = _chosen(state, labelled, names)
     if every is not None:
         all_labelled, other_fit = _chosen(state, every, [name for name in names if name != LEARNED])
+        # Held-out posts come last among all labelled ones.
         gains = fit.single_ranks - other_fit.single_ranks[-len(labelled) :]
         if not exceeds_standard_error(gains, clusters(labelled.related)):
-            num, labelled, fit = len(every), all_labelled, other_fit
+            num = len(every)
+            labelled = all_labelled
+            fit = other_fit
             notes.append("the network is left out: it does not improve the ranking of held-out posts")
     if len(labelled) < num:
         unused = plural(num - len(labelled), "other post")
         notes.append(f"{unused} are not used to fit weights: validation posts become less likely with them")
-    state.weights, state.null_logit = fit.weights, fit.null_logit
-    state.prior_strength, state.neighbour_weight = fit.prior.strength, fit.prior.neighbour_weight
-    state.metadata.floors, state.metadata.penalty = fit.score_mrr, fit.penalty
+    state.weights = fit.weights
+    state.null_logit = fit.null_logit
+    state.prior_strength = fit.prior.strength
+    state.neighbour_weight = fit.prior.neighbour_weight
+    state.metadata.floors = fit.score_mrr
+    state.metadata.penalty = fit.penalty
     state.metadata.alone = next(iter(fit.weights)) if len(fit.weights) == 1 else None
     return labelled, fit.prior.scores
 
@@ -83,7 +91,8 @@ def _chosen(state: LinkState, labelled: Corpus, names: list[str]) -> tuple[Corpu
     scores = np.empty((len(labelled), len(state.article_index), len(names)), np.float32)
     for column, (_, values) in enumerate(features(state, posts, names)):
         scores[:, :, column] = values
-    words, lexical = posts.terms["words"], state.article_index.lexical["words"]
+    words = posts.terms["words"]
+    lexical = state.article_index.lexical["words"]
     data = Labelled(names, scores, labelled.related, folds(state, labelled), words, lexical)
     is_validation = (labelled.posts.parts == "valid").to_numpy() if labelled.posts.parts is not None else None
     if is_validation is not None and not is_alike(data, is_validation, state.seed):
@@ -110,7 +119,8 @@ def fit_probabilities(state: LinkState, labelled: Corpus, scores: Floats | None 
         if len(labelled) > 1
         else state.calibration.probabilities(post_scores)
     )
-    even, first = at_cut(probabilities, related, EVEN), post_scores.argmax(1)
+    even = at_cut(probabilities, related, EVEN)
+    first = post_scores.argmax(1)
     rows = np.arange(len(post_scores))
     state.metadata.validation = Validation(
         mrr=float(by_row(post_scores, related)[:, 0].mean()),
@@ -131,6 +141,7 @@ def remember(state: LinkState, held: Corpus, num: int) -> Remembered | None:
         held: posts with the state's articles.
         num: how many.
     """
+    # Posts that have an article and a letter or digit.
     usable = np.intersect1d(held.pairs[:, 1], held.posts.texts.str.contains(r"\w").arg_true().to_numpy())
     sampled = np.sort(np.random.default_rng(state.seed).permutation(usable)[:num])
     if not len(sampled):

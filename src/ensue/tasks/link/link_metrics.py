@@ -23,7 +23,10 @@ AT = (50, 100, 200, 500, 1000, 2000, 3000)
 RESAMPLES = 1000
 Mask = npt.NDArray[np.bool_]
 Scores = npt.NDArray[np.floating]
-_STEPS, _DAMPING, _TOLERANCE, _BINS = 100, 1e-12, 1e-12, 1 << 16
+_STEPS = 100
+_DAMPING = 1e-12
+_TOLERANCE = 1e-12
+_BINS = 1 << 16
 _NORMAL = NormalDist().inv_cdf(0.975)
 
 
@@ -40,6 +43,7 @@ class Pool:
 
     def __init__(self, scores: Scores, related: Mask) -> None:
         flat, true = scores.ravel(), related.ravel()
+        # By falling score; of equal scores the irrelevant pairs first.
         order = np.lexsort((true, -flat))
         self.hits = true[order]
         self.posts = order // max(scores.shape[1], 1)
@@ -53,6 +57,7 @@ class Pool:
 
         The mean of its values is the paper's mRP.
         """
+        # hits[r - 1] counts the true pairs among the r best.
         hits = np.cumsum(self.hits)
         return {r: float(hits[r - 1] / r) for r in self.cutoffs if r}
 
@@ -67,7 +72,8 @@ class Pool:
         num_true = np.cumsum(pair_weights * self.hits)
         if not len(num_true) or not num_true[-1]:
             return {"pooled_ap": 0.0, "mrp": 0.0, "auc": 0.5}
-        total, num_wrong = num_true[-1], num_pairs[-1] - num_true[-1]
+        total = num_true[-1]
+        num_wrong = num_pairs[-1] - num_true[-1]
         gained = np.diff(num_true[self.ends], prepend=0)
         wrong = np.diff(num_pairs[self.ends] - num_true[self.ends], prepend=0)
         precision = num_true[self.ends] / np.maximum(num_pairs[self.ends], 1e-9)
@@ -97,10 +103,13 @@ def by_row(scores: Scores, related: Mask, at: int = 10, relevant: Index | None =
     """
     total = related.sum(1) if relevant is None else relevant
     rows = total > 0
-    scores, related, total = scores[rows], related[rows], total[rows]
+    scores = scores[rows]
+    related = related[rows]
+    total = total[rows]
     order = np.lexsort((related, -scores), axis=-1)  # a relevant column comes after the others of the same score
     hits = np.take_along_axis(related & (scores > -np.inf), order, axis=1)
-    count, ranks = hits.cumsum(1), np.arange(1, hits.shape[1] + 1)
+    count = hits.cumsum(1)
+    ranks = np.arange(1, hits.shape[1] + 1)
     precision = (count / ranks * hits).sum(1) / total
     first = hits.any(1) / (hits.argmax(1) + 1) if hits.shape[1] else np.zeros(len(hits))
     return np.stack([first, hits[:, :at].sum(1) / total, precision], axis=1)
@@ -116,6 +125,7 @@ def by_list(owners: Index, ranks: Floats, relevant: Index, at: int = 10) -> Floa
         relevant: (queries,) number of relevant documents, at least 1.
         at: cutoff of the recall.
     """
+    # By query, then by rank.
     order = np.lexsort((ranks, owners))
     owners, ranks = owners[order], ranks[order]
     index = np.arange(len(owners))
@@ -136,6 +146,7 @@ def wilson(hits: float, trials: float) -> tuple[float, float]:
     if not trials:
         return 0.0, 1.0
     share, square = hits / trials, _NORMAL**2
+    # Wilson's interval is centred between the share and one half.
     centre = (share + square / (2 * trials)) / (1 + square / trials)
     half = _NORMAL / (1 + square / trials) * np.sqrt(share * (1 - share) / trials + square / (4 * trials**2))
     return float(max(0.0, centre - half)), float(min(1.0, centre + half))
@@ -188,6 +199,7 @@ def at_counts(cut: float | None, right_pairs: Index, chosen_pairs: Index, relate
     """
     counts = np.stack([right_pairs, chosen_pairs, related_pairs]).astype(np.float64)
     num_right, retrieved, relevant = counts.sum(1)
+    # How often each article is drawn in each resample.
     times = np.random.default_rng(seed).multinomial(
         counts.shape[1], np.full(counts.shape[1], 1 / counts.shape[1]), RESAMPLES
     )
@@ -198,7 +210,8 @@ def at_counts(cut: float | None, right_pairs: Index, chosen_pairs: Index, relate
         is_defined = resampled[:, column] > 0
         if is_defined.any():
             ends = np.percentile(resampled[is_defined, 0] / resampled[is_defined, column], (2.5, 97.5))
-            low, high = min(low, float(ends[0])), max(high, float(ends[1]))
+            low = min(low, float(ends[0]))
+            high = max(high, float(ends[1]))
         intervals.append((low, high))
     precision, recall = (float(num_right / total) if total else 0.0 for total in (retrieved, relevant))
     return AtCut(cut, int(retrieved), int(num_right), int(relevant), precision, intervals[0], recall, intervals[1])
@@ -228,6 +241,7 @@ class Calibration:
         score = float((np.log(probability / (1 - probability)) - self.intercept) / self.slope)
         if not self.certainty:
             return score
+        # Bisect between a score of too low a probability and 0, the largest logarithm.
         low, high = min(score, -1.0), 0.0  # certainty only adds: the score lies at or below that without it
         while self.probabilities(np.array(low)) >= probability:
             low *= 2
@@ -266,14 +280,19 @@ def calibrate(scores: Scores, related: Mask, *, shares: bool = False) -> Calibra
         related: of the same shape; pairs that were not seen in training.
         shares: whether the scores are logarithms of shares.
     """
-    x, true = scores.ravel().astype(np.float64), related.ravel()
-    num_true, num_false = int(true.sum()), int((~true).sum())
+    x = scores.ravel().astype(np.float64)
+    true = related.ravel()
+    num_true = int(true.sum())
+    num_false = int((~true).sum())
+    # Platt's smoothed targets: a few labels do not make probabilities of 0 or 1.
     targets = np.where(true, (num_true + 1) / (num_true + 2), 1 / (num_false + 2))
     counts = np.ones(len(x))
     if len(x) > _BINS:
         x, targets, counts = _binned(x, targets)
     terms = np.stack([x, _closeness(x)]) if shares else x[None]
-    centres, scales = terms.mean(1, keepdims=True), terms.std(1, keepdims=True)
+    # Standardised terms keep Newton's steps well conditioned; undone at the end.
+    centres = terms.mean(1, keepdims=True)
+    scales = terms.std(1, keepdims=True)
     scales = np.where(scales, scales, 1.0)
     columns = np.concatenate([(terms - centres) / scales, np.ones((1, len(x)))])
 
@@ -302,6 +321,7 @@ def calibrate(scores: Scores, related: Mask, *, shares: bool = False) -> Calibra
 def _binned(x: Floats, targets: Floats) -> tuple[Floats, Floats, Floats]:
     """Means of scores in equal steps, the sum of their targets, and how many they are; steps without one left out."""
     low, high = float(x.min()), float(x.max())
+    # The step of each score between the lowest and the highest.
     steps = ((x - low) / (high - low or 1.0) * (_BINS - 1)).astype(np.int64)
     counts = np.bincount(steps, minlength=_BINS)
     is_filled = counts > 0

@@ -39,6 +39,7 @@ def with_pieces(tokens: Tokens) -> Tokens:
         return replace(tokens, words=None)
     distinct, which = np.unique(tokens.words.gather(positions).to_numpy(), return_inverse=True)
     pieces, offsets = pieces_of(list(distinct))
+    # A known word stays one id; an unknown one becomes as many as it has pieces.
     sizes = np.ones(len(tokens.ids), np.int64)
     sizes[positions] = np.diff(offsets)[which]
     # Of ids 7 1 8 whose second word has the pieces -3 -5, sizes are 1 2 1 and the new ids 7 -3 -5 8.
@@ -53,10 +54,12 @@ def pieces_of(words: Sequence[str]) -> tuple[npt.NDArray[np.int32], Index]:
     marked = [f"<{word[:LONGEST]}>" for word in words]
     counts = np.array([max(1, len(word) - RUN + 1) for word in marked], np.int64)
     runs = [word[low : low + RUN] for word, num in zip(marked, counts.tolist(), strict=True) for low in range(num)]
+    # One row of code points per run; shorter runs end in zeros.
     codes = np.zeros((len(runs), RUN), np.uint64)
     for row, run in enumerate(runs):
         codes[row, : len(run)] = [ord(character) for character in run]
     hashed = np.zeros(len(runs), np.uint64)
+    # Hash all runs at once, one character at a time.
     for column in codes.T:
         hashed = scrambled(hashed ^ column)
     return -1 - (hashed % np.uint64(PIECES)).astype(np.int32), offsets_of(counts)

@@ -141,7 +141,8 @@ def restore(state: LinkState, fitted: Fitted, path: Path) -> None:
 
 
 def _fill_network(state: LinkState, path: Path) -> None:
-    tensors, num_words = read_tensors(path, NETWORK), len(state.tokenizer.vocabulary)
+    tensors = read_tensors(path, NETWORK)
+    num_words = len(state.tokenizer.vocabulary)
     require_table("table.weight", tensors["table.weight"], np.float32, [num_words, None])
     dim = tensors["table.weight"].shape[1] - state.network_settings.beside
     if dim < 0:
@@ -222,11 +223,13 @@ class LinkPredictor(LinkState):
         self.require_data(data)
         index, _, new = self.article_index.joined(data.articles)
         linked = replace(data, articles=index.articles).linked()
+        # An update that changes nothing is a mistake in the data.
         if not new and not len(linked):
             raise DataError(
                 "new data: no article is new, and no post is about a known one; there is nothing to train on"
             )
-        self.article_index, self.post_index = index, None
+        self.article_index = index
+        self.post_index = None
         metadata = self.metadata
         metadata.updates += 1
         self.linked = tuple(sorted({*self.linked, *linked.posts.about}))
@@ -242,6 +245,7 @@ class LinkPredictor(LinkState):
                 linked_articles = linked.articles.select(np.unique(linked.pairs[:, 0]))
                 texts = [linked_articles.texts, linked.posts.texts]
                 self.tokenizer.add(texts, min_count=self.network_settings.least_count)
+                # New words get rows before they are trained.
                 resize_embeddings(self, len(self.tokenizer.vocabulary))
                 *_, report = train_update(self, fit_network.links(self, linked))
                 self.network.eval()

@@ -68,10 +68,12 @@ def term_vectors(tokens: Tokens, weights: npt.NDArray[np.float32], size: int, se
     sampled = np.sort(random.permutation(len(tokens))[:READ])
     documents = tokens.select(sampled)
     owners = np.repeat(np.arange(len(documents)), documents.lengths)
+    # Document and term as one number: each cell once, with its count.
     cells, counts = np.unique(owners * len(weights) + documents.ids, return_counts=True)
     owners, terms = np.divmod(cells, len(weights))
     rows = unit_rows(owners, terms, counts, weights, len(documents))
-    axes, distinct_terms = _axes(rows, size), np.unique(terms)
+    axes = _axes(rows, size)
+    distinct_terms = np.unique(terms)
     vectors = FAINT * random.standard_normal((len(weights), size), np.float32)
     # The columns of V have length 1, so that their mean square over the terms is one over how many these are.
     vectors[np.ix_(distinct_terms, np.arange(axes.shape[1]))] = rows.T[distinct_terms] @ (
@@ -100,10 +102,13 @@ def word_vectors(texts: pl.Series, words: Sequence[str], size: int, seed: int) -
     rows = unit_rows(owners, terms, counts, idf, len(read))
     axes = _axes(rows, size)
     owners_of_runs, runs, _ = character_terms(pl.Series(words, dtype=pl.String))
+    # Runs that no article has say nothing about a word.
     columns = np.searchsorted(keys, runs).clip(max=max(len(keys) - 1, 0))
     is_known = np.flatnonzero(keys[columns] == runs) if len(keys) else np.empty(0, np.int64)
-    owners_of_runs, columns = owners_of_runs[is_known], columns[is_known]
+    owners_of_runs = owners_of_runs[is_known]
+    columns = columns[is_known]
     by_word = sparse_rows(owners_of_runs, columns, idf[columns], (len(words), len(keys))) @ (rows.T @ axes)
+    # A mean square of 1, as the random vectors have.
     by_word /= max(np.sqrt((by_word**2).mean()), _EPSILON) if by_word.size else 1
     vectors = FAINT * random.standard_normal((len(words) + PIECES, size), np.float32)
     vectors[:, : axes.shape[1]] = np.concatenate([by_word, _by_piece(words, by_word)])
@@ -113,7 +118,9 @@ def word_vectors(texts: pl.Series, words: Sequence[str], size: int, seed: int) -
 def _by_piece(words: Sequence[str], vectors: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """(pieces, size) the mean of the words that hold each, a word shared evenly among its pieces."""
     pieces, offsets = pieces_of(words)
-    numbers, sizes = -1 - pieces.astype(np.int64), np.diff(offsets)
+    # Pieces have the ids -1 and below: number them from 0.
+    numbers = -1 - pieces.astype(np.int64)
+    sizes = np.diff(offsets)
     order = np.argsort(numbers, kind="stable")
     holders: Index = np.repeat(np.arange(len(words)), sizes)[order]
     shares = 1 / np.bincount(numbers, minlength=PIECES).clip(min=1)[numbers[order]] / sizes[holders]
@@ -122,6 +129,7 @@ def _by_piece(words: Sequence[str], vectors: npt.NDArray[np.float64]) -> npt.NDA
 
 def _axes(rows: SparseRows, size: int) -> npt.NDArray[np.float64]:
     """(rows, at most size) U / S of rows = U S V', the largest first, so that V is rows' times it."""
+    # rows rows' is as large as there are articles, far smaller than rows' rows.
     powers, axes = np.linalg.eigh((rows @ rows.T).toarray())
     largest = np.flatnonzero(powers > _EPSILON * powers[-1])[::-1][:size]
     scaled: npt.NDArray[np.float64] = axes[:, largest] / np.sqrt(powers[largest])
@@ -146,7 +154,8 @@ class Cloze:
     """
 
     def __init__(self, articles: Tokens, groups: Index, headlines: Index) -> None:
-        self.articles, self.headlines = articles, headlines
+        self.articles = articles
+        self.headlines = headlines
         self.usable: Index = np.flatnonzero(articles.lengths > 1)
         """Numbers of the articles that can be cut in two."""
         self.same: Index = np.unique(groups[self.usable], return_inverse=True)[1]
@@ -160,6 +169,7 @@ class Cloze:
         """A shuffled epoch of articles, one a group, in batches of at most ``size`` and of like size."""
         random = np.random.default_rng(seed)
         order = random.permutation(len(self.usable))
+        # One article per group of equal texts, a different one each epoch.
         first_of_group = order[np.unique(self.same[order], return_index=True)[1]]
         return np.array_split(random.permutation(self.usable[first_of_group]), max(1, -(-len(first_of_group) // size)))
 
@@ -173,15 +183,20 @@ class Cloze:
         lengths = self.articles.lengths[index]
         starts = self.articles.sentences[self.articles.texts[index]]
         sizes = np.minimum(random.integers(SHORTEST, LONGEST + 1, len(index)), lengths // 2)
+        # A passage starts anywhere that leaves room for its length.
         lows = (random.random(len(index)) * (lengths - sizes + 1)).astype(np.int64)
         headed = (
             (random.random(len(index)) < HEADLINES) & (self.headlines[index] > 0) & (self.headlines[index] < lengths)
         )
-        sizes, lows = np.where(headed, self.headlines[index], sizes), np.where(headed, 0, lows)
+        sizes = np.where(headed, self.headlines[index], sizes)
+        lows = np.where(headed, 0, lows)
         inside = np.arange(lengths.sum()) - np.repeat(offsets_of(lengths)[:-1], lengths)  # 0 1 2 … of each article
-        owners, words = np.repeat(np.arange(len(index)), lengths), self.articles.ids[ranges(starts, lengths)]
+        owners = np.repeat(np.arange(len(index)), lengths)
+        words = self.articles.ids[ranges(starts, lengths)]
+        # Mask of the words inside the passage of their article.
         passage = (np.repeat(lows, lengths) <= inside) & (inside < np.repeat(lows + sizes, lengths))
         sides = []
+        # The rest of an article stands for the article, its passage for a post.
         for side in (~passage, passage):
             tokens_of_side = np.flatnonzero(side)
             is_kept = random.random(len(tokens_of_side)) >= DROPPED
@@ -229,7 +244,8 @@ def pretrain(state: LinkState, articles: Articles, checkpoint: Checkpoint) -> Ge
         articles: of the corpus.
         checkpoint: of the training that follows; this one has its own beside it.
     """
-    network, settings = module_of(state.network), state.network_settings
+    network = module_of(state.network)
+    settings = state.network_settings
     assert isinstance(network, Linker)
     tokens = state.encode(articles.texts)
     if settings.bag:
@@ -264,8 +280,10 @@ def pretrain(state: LinkState, articles: Articles, checkpoint: Checkpoint) -> Ge
 def term_weights(tokens: Tokens, num_words: int) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
     """(words + pieces,) the IDF of each word by the texts that hold it; a new word, in pieces, counts as the rarest."""
     owners = np.repeat(np.arange(len(tokens)), tokens.lengths)
+    # A word counts once per text.
     document_words = np.unique(owners * num_words + tokens.ids.clip(min=0)) % num_words
     idf = smooth_idf(np.bincount(document_words, minlength=num_words), len(tokens))
+    # The pieces of a word share its weight: their squares sum up to it.
     pieces = np.full(PIECES, idf.max() / PIECES_A_WORD**0.5)
     return np.concatenate([idf, pieces]).astype(np.float32)
 

@@ -55,7 +55,10 @@ class LinkScores:
         *,
         alone: bool = False,
     ) -> None:
-        self.state, self.num, self.encode, self.name = state, num, encode, name
+        self.state = state
+        self.num = num
+        self.encode = encode
+        self.name = name
         self.alone = alone or not state.shared.cross_post_prior
         self._corpus: tuple[Floats, Neighbours | None] | None = None
 
@@ -81,9 +84,12 @@ class LinkScores:
 
         Of articles with equal scores it is the first one. One block of scores is held at a time.
         """
-        scores, indices = np.zeros(self.num), np.zeros(self.num, np.int64)
+        scores = np.zeros(self.num)
+        # One block of scores is in memory at a time.
+        indices = np.zeros(self.num, np.int64)
         for low, block in self.blocks():
-            story, rows = block[:, list(columns)], slice(low, low + len(block))
+            story = block[:, list(columns)]
+            rows = slice(low, low + len(block))
             indices[rows] = story.argmax(1)
             scores[rows] = story.max(1)
         return scores, indices
@@ -100,6 +106,7 @@ class LinkScores:
             return posts.cosines(state.article_index.vectors)
         if not state.weights:
             return mean_cosine(state, posts)
+        # The prior of the corpus is estimated once, before the first block.
         prior, neighbours = self._corpus = self._corpus or self._of_corpus()
         logs = log_shares(weighted_sums(state, posts), prior, state.null_logit)
         if neighbours is None:
@@ -132,8 +139,10 @@ class LinkScores:
 
     def _rows(self, low: int, num: int) -> Index:
         """Return the index of each post in the sample, (num,) from the post ``low`` on; -1 for posts outside it."""
-        sample, posts = self._sample, np.arange(low, low + num)
+        sample = self._sample
+        posts = np.arange(low, low + num)
         indices = np.searchsorted(sample, posts).clip(max=len(sample) - 1)
+        # A post of the sample must not vote for itself.
         return np.where(sample[indices] == posts, indices, -1)
 
 
@@ -164,6 +173,7 @@ def reciprocal_ranks(state: LinkState, posts: Remembered, ids: pl.Series, name: 
     columns = index_ids.is_in(ids.implode()).arg_true().to_numpy()
     links = pl.DataFrame({"id": ids.gather(posts.pairs[:, 0]), "post": posts.pairs[:, 1]})
     links = links.join(pl.DataFrame({"id": index_ids.gather(columns), "column": np.arange(len(columns))}), on="id")
+    # Mask of the true articles among those that were there at the time.
     related = np.zeros((posts.num, len(columns)), bool)
     related[links["post"].to_numpy(), links["column"].to_numpy()] = True
     scores = LinkScores(
@@ -206,6 +216,7 @@ def names_of(state: LinkState) -> list[str]:
 
 def weighted_sums(state: LinkState, posts: EncodedPosts) -> Floats:
     """(posts, articles) the weighted sums of ``best``, every post alone."""
+    # A score of weight 0 is not computed.
     names = [name for name, weight in state.weights.items() if weight] or list(state.weights)
     return weighted_sum(features(state, posts, names), state.weights)
 
@@ -225,6 +236,7 @@ def mean_cosine(
     """
     score = lexical or partial(posts.lexical_scores, state.article_index)
     names = [name for name, terms in state.article_index.lexical.items() if terms.by_cosine]
+    # Added up in place: four arrays of scores would not fit the cache.
     mean = score(names[0]).astype(np.float64)
     for name in names[1:]:
         mean += score(name)

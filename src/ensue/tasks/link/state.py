@@ -146,7 +146,9 @@ class LinkState(State["Linker"]):
     def configure(self, model: str, settings: dict[str, object]) -> None:
         """Take the settings of a model; nothing is trained yet."""
         MODELS.require(model)
-        changes, self.model_name, (_, defaults, schedule) = settings, model, MODELS[model]
+        changes = settings
+        self.model_name = model
+        (_, defaults, schedule) = MODELS[model]
         if model == "best" and changes.get("encoder") and not changes.get("network"):
             changes["network"] = "sbert"
         network = str(changes.get("network", "")) if model == "best" else ""
@@ -281,6 +283,7 @@ class LinkState(State["Linker"]):
         """
         index, columns, new = self.article_index.joined(articles)
         copy = object.__new__(type(self))
+        # A shallow copy: everything but the index of articles is shared.
         copy.__dict__ = {**self.__dict__, "_article_index": index}
         if self.model is not None and len(new):
             added = self.vectors(articles.select(np.array(new)).texts)

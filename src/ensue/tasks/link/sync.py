@@ -51,18 +51,22 @@ def sync(state: LinkState, posts: Posts, folder: Path, progress: Callable[[int, 
     Raises:
         ModelFolderError: the index is damaged, or cannot be written.
     """
-    encoder, path = encoder_key(state), index_of(folder)
+    encoder = encoder_key(state)
+    path = index_of(folder)
     index = VectorIndex.open(path) if path.exists() else None
     if index is None or index.rows.encoder != encoder:
         index = VectorIndex.create(path, state.article_index.vectors.shape[1], encoder, like=folder)
+    # Posts that left the corpus must not be found.
     deleted = index.remove(index.rows.ids.filter(~index.rows.ids.is_in(posts.ids.implode())))
     hashes = text_hashes(posts.texts)
     new = np.flatnonzero(index.is_new(posts.ids, hashes))
-    committed, interval = time.monotonic(), COMMIT_INTERVAL
+    committed = time.monotonic()
+    interval = COMMIT_INTERVAL
     for low in range(0, len(new), BATCH_SIZE):
         batch = new[low : low + BATCH_SIZE]
         vectors = state.vectors(posts.texts.gather(batch))
         index.add(posts.ids.gather(batch), hashes[batch], vectors)
+        # A killed run continues from the last commit.
         if (started := time.monotonic()) - committed > interval:
             index.save()
             committed = time.monotonic()

@@ -54,6 +54,7 @@ def split(state: LinkState, data: Corpus, valid: Corpus | None) -> Split[Corpus]
         train, held_out, rule = data.split(state.seed)
     train = _linked(train, index, "training data")
     held_out = _linked(held_out, index, "validation data")
+    # Without a network, weights are fitted to all labelled posts in folds.
     posts = _both(train.posts, held_out.posts)
     if valid is None and not {"train", "valid"} <= data.parts:
         posts = replace(posts, parts=None)
@@ -68,7 +69,8 @@ def train(state: LinkState, split: Split[Corpus], checkpoint: Checkpoint) -> Gen
     """
     assert split.valid is not None and split.full is not None
     state.metadata = Metadata(articles=len(state.article_index), posts=0, links=0)
-    state.prior_strength, state.neighbour_weight = 0.0, 0.0
+    state.prior_strength = 0.0
+    state.neighbour_weight = 0.0
     state.weights = {}
     state.calibration = None
     state.post_index = None
@@ -102,7 +104,8 @@ def refit(state: LinkState, full: Corpus, checkpoint: Checkpoint) -> Iterator[Re
 def finish(state: LinkState, split: Split[Corpus]) -> None:
     """Note what was trained on, and store held-out posts for the tests of updates."""
     data = split.train if split.full is None else split.full
-    state.metadata.posts, state.metadata.links = len(data), len(data.pairs)
+    state.metadata.posts = len(data)
+    state.metadata.links = len(data.pairs)
     state.linked = tuple(data.posts.about.unique().sort())
     state.train_prints = np.unique(training_hashes(data.posts))
     state.post_terms = state.article_index.word_terms(data.posts.texts)

@@ -129,7 +129,9 @@ class VectorIndex:
     """
 
     def __init__(self, folder: Path, rows: Rows, like: Path | None = None) -> None:
-        self.folder, self.rows, self._like = folder, rows, like
+        self.folder = folder
+        self.rows = rows
+        self._like = like
         self._lists: Any = None  # read when they are first needed
         self._is_mapped = False
 
@@ -207,8 +209,11 @@ class VectorIndex:
         dim = self.rows.dim
         if vectors.shape != (len(ids), dim) or len(hashes) != len(ids) or ids.n_unique() != len(ids):
             raise SettingError(f"vectors: {vectors.shape} for {len(ids)} ids; give {dim} numbers per id, each id once")
+        # Texts that changed are replaced.
         self.remove(ids)
-        lists, rows, units = self._inverted_lists(), self.rows, _unit_rows(vectors)
+        lists = self._inverted_lists()
+        rows = self.rows
+        units = _unit_rows(vectors)
         first = rows.numbers[-1] + 1 if len(self) else 0
         numbers = np.arange(first, first + len(ids))
         self.rows = replace(
@@ -223,7 +228,8 @@ class VectorIndex:
 
     def remove(self, ids: pl.Series) -> int:
         """Delete texts by id, and return how many of the ids were stored."""
-        lists, rows = self._inverted_lists(), self.rows
+        lists = self._inverted_lists()
+        rows = self.rows
         stored = rows.ids.is_in(ids.implode())
         if stored.any():
             is_kept = (~stored).to_numpy()
@@ -253,9 +259,11 @@ class VectorIndex:
             raise SettingError("lists need at least one text, and there must be at least one list")
         faiss = topk.import_faiss()
         num_lists = max(1, min(num_lists or round(len(self) ** 0.5), len(self) // MIN_ROWS_PER_LIST))
+        # k-means needs a sample only, evenly spaced over all vectors.
         step = max(1, len(self) // (MIN_ROWS_PER_LIST * num_lists))
         lists = faiss.index_factory(self.rows.dim, f"IVF{num_lists},Flat", faiss.METRIC_INNER_PRODUCT)
-        lists.cp.niter, lists.cp.seed = MAX_ITERATIONS, 0
+        lists.cp.niter = MAX_ITERATIONS
+        lists.cp.seed = 0
         lists.train(np.concatenate([chunk[::step] for chunk in self.rows.vectors]))
         for span, chunk in self.rows.chunks():
             lists.add_with_ids(np.ascontiguousarray(chunk), self.rows.numbers[span])
@@ -314,7 +322,9 @@ class VectorIndex:
             scores, numbers = lists.search(units, k, params=parameters)
             scores[numbers == -1] = -np.inf
             rows = np.searchsorted(self.rows.numbers, numbers)
+        # Places beyond the last match are -inf.
         valid = np.isfinite(scores)
+        # Row by row, so matches of a query stay in order.
         query_numbers = np.nonzero(valid)[0]
         ids = self.rows.ids.gather(rows[valid])
         return scores, pl.DataFrame({"query": query_numbers, "id": ids, "score": scores[valid]})
@@ -345,7 +355,8 @@ class VectorIndex:
         """
         if not self.rows.num_lists or (self._lists is not None and (mapped or not self._is_mapped)):
             return self._lists
-        faiss, path = topk.import_faiss(), self.folder / LISTS
+        faiss = topk.import_faiss()
+        path = self.folder / LISTS
         with opened(self.folder, LISTS) as file:
             require_sum(self.folder, LISTS, sums_of(self.folder).get(LISTS, ""), chunks(file))
         with damage(self.folder):

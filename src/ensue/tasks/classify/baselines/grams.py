@@ -73,9 +73,12 @@ def word_grams(sides: Sides) -> Grams:
     parts, base = [], 0
     for side, tokens in enumerate(sides):
         owner = np.repeat(np.arange(len(tokens)), tokens.lengths)
-        ids, places = tokens.ids.astype(np.int64), np.arange(len(tokens.ids)) + base
+        ids = tokens.ids.astype(np.int64)
+        places = np.arange(len(tokens.ids)) + base
         known = ids != UNKNOWN
+        # Two words are neighbours if both are in the vocabulary and in the same text.
         beside = known[1:] & known[:-1] & (owner[1:] == owner[:-1])
+        # A word is its id in the lowest bits; a pair has its first word above them.
         keys = np.concatenate([ids[known], ((ids[:-1] << 31) + ids[1:])[beside]]) + (side << SIDE)
         texts, first, last = (
             np.concatenate([single[known], double[beside]])
@@ -100,6 +103,7 @@ class Distinct(NamedTuple):
         """Return the grams of a side whose first word is at ``base``."""
         owner = np.repeat(np.arange(len(tokens)), tokens.lengths)
         known = np.flatnonzero(tokens.ids != UNKNOWN)
+        # Text and word as one number: sorted by text, then by id, each once.
         cells, at = np.unique((owner[known] << 31) + tokens.ids[known], return_index=True)
         return cls(cells >> 31, cells & (2**31 - 1), known[at] + base)
 
@@ -115,7 +119,8 @@ class Distinct(NamedTuple):
 
 def shared_grams(sides: Sides) -> Grams:
     """Return the grams of pairs: shared, only in one text, and different at the same place."""
-    first, second = Distinct.of(sides[0], 0), Distinct.of(sides[1], len(sides[0].ids))
+    first = Distinct.of(sides[0], 0)
+    second = Distinct.of(sides[1], len(sides[0].ids))
     common, left, right = np.intersect1d(first.cells, second.cells, assume_unique=True, return_indices=True)
     both = Grams((common & (2**31 - 1)) + (SHARED << KIND), common >> 31, first.places[left], second.places[right])
     only = [side.keep(~np.isin(np.arange(len(side.ids)), taken)) for side, taken in ((first, left), (second, right))]
@@ -128,6 +133,7 @@ def shared_grams(sides: Sides) -> Grams:
 
 def _first_few(words: Distinct, most: int) -> Index:
     """Which of the words are among the first so many of their text."""
+    # Rank of each word within its text, in the order in which words occur.
     order = np.lexsort((words.places, words.texts))
     offsets = offsets_of(np.bincount(words.texts))
     rank = np.arange(len(order)) - offsets[words.texts[order]]
@@ -137,6 +143,7 @@ def _first_few(words: Distinct, most: int) -> Index:
 def _across(first: Distinct, second: Distinct, *, num_texts: int) -> Grams:
     """Each word of the one beside each of the other: of 2 and 3 words, 0 0 0 1 1 1 beside 0 1 2 0 1 2."""
     sizes = [np.bincount(side.texts, minlength=num_texts) for side in (first, second)]
+    # Repeat each first word once per second word of its text, and list those second words.
     starts = offsets_of(sizes[1])[:-1]
     left = np.repeat(np.arange(len(first.ids)), sizes[1][first.texts])
     right = ranges(starts[first.texts], sizes[1][first.texts])

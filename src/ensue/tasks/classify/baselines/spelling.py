@@ -20,7 +20,7 @@ from ensue.text.tokens import Tokens
 from ensue.vocabulary import FIRST, UNKNOWN, Vocabulary
 
 Int32s = npt.NDArray[np.int32]
-FEW = 512
+MAX_SORTED = 512
 """Words of texts up to which arrays are sorted rather than multiplied by scipy, which needs longer to begin."""
 MAX_ROWS = 2**18
 """Words that are remembered at most; then all are forgotten."""
@@ -69,12 +69,14 @@ class SpelledWords:
         """Return (cells,) the text, not decreasing, the column, and how often its n-gram is in the text."""
         rows, starts, columns, counts = self._tables(tokens)
         width = max(len(self.keys), 1)
-        if len(rows) <= FEW:
+        if len(rows) <= MAX_SORTED:
             sizes = starts[rows + 1] - starts[rows]
             entries = ranges(starts[rows].astype(np.int64), sizes.astype(np.int64))
             texts = np.repeat(np.repeat(np.arange(len(tokens)), tokens.lengths), sizes)
+            # Equal n-grams of several words of a text are summed up.
             cells, codes = np.unique(texts * width + columns[entries], return_inverse=True)
             return cells // width, cells % width, np.bincount(codes, counts[entries]).astype(np.float64)
+        # (texts, words) ones times (words, n-grams) counts.
         words = sparse_between(tokens.sentences[tokens.texts], rows, np.ones(len(rows)), len(starts) - 1)
         ngrams = words @ sparse_between(starts, columns, counts, width)
         texts = np.repeat(np.arange(len(tokens)), np.diff(ngrams.indptr))
@@ -82,6 +84,7 @@ class SpelledWords:
 
     def _tables(self, tokens: Tokens) -> tuple[Index, Int32s, Int32s, Floats]:
         """Return the rows of words, and where the columns and counts of each row begin, the columns and the counts."""
+        # Two threads must not append to the tables at once.
         if not _LOCK.acquire(blocking=False):  # held by another thread, or by one that a fork left behind
             return SpelledWords(self._vocabulary, self.keys)._remembered(tokens)
         try:
@@ -90,6 +93,7 @@ class SpelledWords:
             _LOCK.release()
 
     def _remembered(self, tokens: Tokens) -> tuple[Index, Int32s, Int32s, Floats]:
+        # The tables only grow, so a long-running service starts afresh now and then.
         if self._num_rows > MAX_ROWS or len(self._known) < len(self._vocabulary):
             self._forget()
         words = _unknown_words(tokens)
@@ -108,6 +112,7 @@ class SpelledWords:
         first, num_words = self._num_rows, len(ids) + len(words)
         columns, kept = places(self.keys, _keys(terms))
         size = int(self._starts[first])
+        # Where the n-grams of each new word end in the flat columns.
         ends = size + np.cumsum(np.bincount(terms.owners[kept], minlength=num_words))
         self._starts = _with_values(self._starts, first + 1, ends)
         self._columns = _with_values(self._columns, size, columns[kept])

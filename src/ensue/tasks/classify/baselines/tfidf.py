@@ -75,6 +75,7 @@ def overlaps(sides: Sides, spelled: SpelledWords, idf: Floats) -> Floats:
     numbers = [share for part in parts for share in _shares(*part)]
     first, second = (np.log1p(tokens.lengths) for tokens in sides)
     numbers += [first / 6, second / 6, (first - second) / 4 + 0.5]
+    # Distance of each number to each of the bends; a hat falls to 0 at the next bend.
     heights = np.clip(np.stack(numbers, 1), 0, 1)[:, :, None] * (_BENDS - 1) - np.arange(_BENDS)
     hats: Floats = np.maximum(0.0, 1 - np.abs(heights)).reshape(num, -1)
     return hats
@@ -92,7 +93,8 @@ def _shares(both: Floats, first: Floats, second: Floats) -> tuple[Floats, Floats
 
 def _neighbours(sides: Sides) -> tuple[Floats, Floats, Floats]:
     """(pairs,) distinct pairs of neighbours that both texts hold, that the first holds, that the second holds."""
-    num, grams = len(sides[0]), [word_grams((tokens,)) for tokens in sides]
+    num = len(sides[0])
+    grams = [word_grams((tokens,)) for tokens in sides]
     double = [own.first < own.last for own in grams]
     distinct, codes = np.unique(
         np.concatenate([own.keys[two] for own, two in zip(grams, double, strict=True)]), return_inverse=True
@@ -140,6 +142,7 @@ class _Counts(NamedTuple):
     @classmethod
     def of(cls, grams: Grams) -> _Counts:
         keys, codes = np.unique(grams.keys, return_inverse=True)
+        # Text and gram as one number: sorted by text, with how often it occurs.
         cells, counts = np.unique(grams.texts * max(len(keys), 1) + codes, return_counts=True)
         return cls(keys, cells // max(len(keys), 1), cells % max(len(keys), 1), counts.astype(np.float64))
 
@@ -229,6 +232,7 @@ class Tfidf:
         """Count and fit as :meth:`count` does; return the feature rows, as large as the texts, for :meth:`refitted`."""
         parts = [*_training_counts(sides, self.vocabulary)]
         held = [np.bincount(part.codes, minlength=len(part.keys)) for part in parts]
+        # Rare grams of a kind with too many are dropped; grams of earlier texts stay.
         fresh = [part.keys[own >= _least(own)] for part, own in zip(parts, held, strict=True)]
         keys = np.unique(np.concatenate([self.keys, *fresh, *([_HATS] if len(sides) == 2 else [])]))
         weight = np.zeros((len(keys), self.linear.weight.shape[1]))
@@ -281,26 +285,29 @@ class Tfidf:
         weights = centred(self.linear.weight[cells.columns])
         moved = cells.values * weights[np.arange(len(weights)), labels[cells.texts]]
         # What one occurrence of a gram does is looked up by the number of its text and column.
-        numbers, single = cells.texts * len(self.keys) + cells.columns, moved / cells.counts
+        # Each cell, a gram of a text, has one number, by which its weight is looked up.
+        numbers = cells.texts * len(self.keys) + cells.columns
+        single = moved / cells.counts
         order = np.argsort(numbers)
         numbers, single = numbers[order], single[order]
         size = sum(len(tokens.ids) for tokens in sides)
         sums, base = np.zeros(size), 0
+        # Half of a gram goes to its first and half to its last word, which may be the same.
         for grams in (word_grams(sides), *([shared_grams(sides)] if len(sides) == 2 else [])):
             columns, known = places(self.keys, grams.keys)
             halves = single[np.searchsorted(numbers, (grams.texts * len(self.keys) + columns)[known])] / 2
             sums += np.bincount(grams.first[known], halves, size) + np.bincount(grams.last[known], halves, size)
         owners = [np.repeat(np.arange(len(tokens)), tokens.lengths) for tokens in sides]
+        # Each n-gram of characters goes to the word that contains it.
         for tokens, texts, start, spelled in zip(sides, owners, *self._tables.runs, strict=False):
             rows, runs = spelled.of_words(tokens)
             num_runs = np.diff(runs.indptr)[rows]
-            entries, words = (
-                ranges(runs.indptr[rows].astype(np.int64), num_runs),
-                np.repeat(np.arange(len(rows)), num_runs),
-            )
+            entries = ranges(runs.indptr[rows].astype(np.int64), num_runs)
+            words = np.repeat(np.arange(len(rows)), num_runs)
             occurring = np.searchsorted(numbers, texts[words] * len(self.keys) + start + runs.indices[entries])
             sums += np.bincount(base + words, single[occurring] * runs.data[entries], size)
             base += len(rows)
+        # Numbers of the overlap belong to no word: all words of the pair share them.
         apart = self._tables.kinds[cells.columns] == OVERLAP
         whole = np.bincount(cells.texts[apart], moved[apart], len(labels))
         texts = np.concatenate(owners)
@@ -336,6 +343,7 @@ class Tfidf:
         weight = self.linear.weight
         if len(cells.texts) * weight.shape[1] > MANY_PRODUCTS:
             return sparse_rows(cells.texts, cells.columns, cells.values, (num_texts, len(weight))) @ weight
+        # For a few cells a direct sum is faster than a sparse matrix.
         totals = np.zeros((num_texts, weight.shape[1]))
         np.add.at(totals, cells.texts, cells.values[:, None] * weight[cells.columns])
         return totals
@@ -343,7 +351,8 @@ class Tfidf:
     def _known_cells(self, part: _Counts) -> _Cells:
         columns, known = places(self.keys, part.keys)
         kept = known[part.codes]
-        texts, columns = part.texts[kept], columns[part.codes[kept]]
+        texts = part.texts[kept]
+        columns = columns[part.codes[kept]]
         blocks = texts * _BLOCKS + self._tables.kinds[columns]
         return self._weighted(texts, columns, part.counts[kept], blocks)
 
@@ -352,11 +361,13 @@ class Tfidf:
         overlap = [self._overlap(sides)] if len(sides) == 2 else []
         cells = _Cells(*map(np.concatenate, zip(*map(self._known_cells, parts), *overlap, strict=True)))
         order = np.argsort(cells.texts, kind="stable")  # a few sorted stretches
-        columns, values = cells.columns[order], cells.values[order]
+        columns = cells.columns[order]
+        values = cells.values[order]
         return sparse_rows(cells.texts[order], columns, values, (len(sides[0]), len(self.keys)))
 
     def _overlap(self, sides: Sides) -> _Cells:
         """Return the numbers of :func:`overlaps`, which are not weighted."""
+        # Keys of single words: no kind, and no first word of a pair.
         single = (self.keys & ~(1 << SIDE)) < 1 << 31
         ids = self.keys[single] & ((1 << 31) - 1)
         held = np.bincount(ids, self.held[single], len(self.vocabulary)).astype(np.int64)
@@ -371,6 +382,7 @@ class Tfidf:
     def _weighted(self, texts: Index, columns: Index, counts: Floats, blocks: Index) -> _Cells:
         """Return TF-IDF of (cells,) counts; a block is what a text has of one side and kind, and has length 1."""
         values = self._tables.idf[columns]
+        # 1 + ln 1 is 1: most grams occur once, and logarithms are slow.
         repeated = np.flatnonzero(counts > 1)
         values[repeated] *= 1 + np.log(counts[repeated])
         norms = np.sqrt(np.bincount(blocks, values * values))

@@ -52,6 +52,7 @@ def choose_weights(
     names = list(scores)
     if not len(targets):
         return dict(prior or dict.fromkeys(names, 1.0))
+    # A conditional logit whose features are the log probabilities of each model.
     features = np.stack([log_softmax(scores[name]) for name in names], axis=2)
     num_labels = features.shape[1]
     target_probabilities = smoothed(targets, num_labels) if prior is None else np.eye(num_labels)[targets]

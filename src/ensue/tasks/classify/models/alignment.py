@@ -74,9 +74,12 @@ class Alignment(nn.Module):
 
     def __init__(self, dim: int, hidden: int, dropout: float, *, paired: bool) -> None:
         super().__init__()
-        self.paired, self.width = paired, (4 if paired else 2) * hidden
-        self.before, self.after = nn.LayerNorm(dim), nn.LayerNorm(self.width)
-        self.attend, self.sharpness = nn.Linear(dim, dim, bias=False), nn.Parameter(torch.tensor(_SHARP))
+        self.paired = paired
+        self.width = (4 if paired else 2) * hidden
+        self.before = nn.LayerNorm(dim)
+        self.after = nn.LayerNorm(self.width)
+        self.attend = nn.Linear(dim, dim, bias=False)
+        self.sharpness = nn.Parameter(torch.tensor(_SHARP))
         nn.init.eye_(self.attend.weight)
         self.compare = _net(4 * dim + 1, hidden, dropout)
 
@@ -87,13 +90,17 @@ class Alignment(nn.Module):
         directions = normalize(self.attend(vectors), dim=-1)
         half = len(vectors) // 2 if self.paired else len(vectors)
         sides = [slice(0, half), slice(len(vectors) - half, len(vectors))]
+        # Each side is cut at its longest text, so that cosines have little padding.
         cuts = [max(int(words.mask[side].sum(1).max()), 1) if half else 1 for side in sides]
         masks = [words.mask[side, :cut] for side, cut in zip(sides, cuts, strict=True)]
         own = [vectors[side, :cut] for side, cut in zip(sides, cuts, strict=True)]
         cosines = directions[sides[0], : cuts[0]] @ directions[sides[1], : cuts[1]].mT
-        found, shares = [], torch.zeros(words.mask.shape, dtype=vectors.dtype, device=vectors.device)
+        found = []
+        shares = torch.zeros(words.mask.shape, dtype=vectors.dtype, device=vectors.device)
+        # Each side is aligned with the other; a single text with itself.
         for place in range(2 if self.paired else 1):
-            near, other = cosines if place == 0 else cosines.mT, masks[1 - place][:, None]
+            near = cosines if place == 0 else cosines.mT
+            other = masks[1 - place][:, None]
             toward = masked_softmax(self.sharpness * near, other)
             nearest = near.masked_fill(~other, -1.0).amax(2, keepdim=True)
             found.append(self._pool(own[place], toward @ own[1 - place], nearest, masks[place]))

@@ -73,6 +73,7 @@ class Level(nn.Module):
     def _read(self, look: Callable[[Tensor], Tensor], block: Block) -> Tensor:
         if torch.is_grad_enabled() or block.items.is_cuda:
             return cast(Tensor, self.lstm(look(block.items), block.mask))
+        # In prediction the input projection of a word is computed once per block.
         distinct, index = torch.unique(block.items, return_inverse=True)
         return self.lstm.read(look(distinct), index, block.mask)
 
@@ -126,7 +127,8 @@ class TextClassifier(nn.Module):
             width = self.aligned.width
         else:
             width = cast(Level, self.sentences or self.words).pool.width * (4 if self.paired else 1)
-        self.hidden, self.output = nn.Linear(width, settings.head), nn.Linear(settings.head, shape.num_labels)
+        self.hidden = nn.Linear(width, settings.head)
+        self.output = nn.Linear(settings.head, shape.num_labels)
 
     @torch.no_grad()
     def scale(self, factor: float) -> None:
@@ -139,6 +141,7 @@ class TextClassifier(nn.Module):
         """Give some words the vectors of a file; those that are not ``tuned`` stay as they are, to the bit."""
         device = self.table.weight.device
         learned = self.table.weight[PADDING + 2 :]
+        # Words without a vector get random ones as large as those of the file.
         learned *= vectors.std() / _SPREAD if vectors.numel() > 1 else 1.0  # others start as large as the file's
         self.table.weight[ids.to(device)] = vectors.to(device)
         self.fixed[ids.to(device)] = not tuned
@@ -158,14 +161,17 @@ class TextClassifier(nn.Module):
             return Output(self._score(related, batch), pooled, [])
         num_rows = sum(len(block.rows) for block in batch.words)
         if self.words is None:
-            lower, upper = _Encoded(self.drop(cast(Tensor, batch.vectors)), []), None
+            lower = _Encoded(self.drop(cast(Tensor, batch.vectors)), [])
+            upper = None
         else:
-            lower, upper = self.words(self._look, batch.words, num_rows), None
+            lower = self.words(self._look, batch.words, num_rows)
+            upper = None
         if self.sentences is not None:
             passages = lower.vectors
             upper = self.sentences(lambda items: passages[items], batch.sentences, len(batch.owners))
         vectors = lower.vectors if upper is None else upper.vectors
         texts = vectors.new_zeros(batch.num_texts, vectors.shape[1])
+        # The passages of a text are averaged by length.
         texts = texts.index_add(0, batch.owners, vectors * batch.shares[:, None].to(vectors.dtype))
         related = _relate(texts) if self.paired else texts
         return Output(self._score(related, batch), lower.pooled, upper.pooled if upper is not None else [])
@@ -185,6 +191,7 @@ class TextClassifier(nn.Module):
     def _vectors(self, items: Tensor) -> Tensor:
         vectors: Tensor = self.table(items)
         if self.training:
+            # Rows that are not tuned get no gradient.
             vectors = torch.where(self.fixed[items][..., None], vectors.detach(), vectors)
         return vectors
 

@@ -39,7 +39,9 @@ class Neighbours:
 
     def __init__(self, terms: Terms, shares: Floats, articles: Lexical) -> None:
         owners, keys, _ = terms
-        all_keys, num = np.concatenate([articles.keys, keys]), len(articles) + len(shares)
+        all_keys = np.concatenate([articles.keys, keys])
+        num = len(articles) + len(shares)
+        # A word is rare if few articles and posts have it.
         distinct_keys, counts = np.unique(all_keys, return_counts=True)
         self.terms, term_rows = np.unique(keys, return_inverse=True)
         self.rarity = smooth_idf(counts[np.searchsorted(distinct_keys, self.terms)], num) ** 2
@@ -47,18 +49,21 @@ class Neighbours:
         rows, columns = np.nonzero(shares >= _MIN_PROBABILITY)
         self.shares = sparse_rows(rows, columns, shares[rows, columns], shares.shape)
         width = shares.shape[1] + 1  # in the last column every post counts 1, for d
-        rows, columns = np.append(rows, np.arange(len(shares))), np.append(columns, np.full(len(shares), width - 1))
-        order, values = np.argsort(rows, kind="stable"), np.append(self.shares.data, np.ones(len(shares)))
+        rows = np.append(rows, np.arange(len(shares)))
+        columns = np.append(columns, np.full(len(shares), width - 1))
+        order = np.argsort(rows, kind="stable")
+        values = np.append(self.shares.data, np.ones(len(shares)))
         post_probabilities = sparse_rows(rows[order], columns[order], values[order], (len(shares), width))
-        weights, order = (
-            self._weights(owners, self.rarity[term_rows], len(shares)),
-            np.argsort(term_rows, kind="stable"),
-        )
+        weights = self._weights(owners, self.rarity[term_rows], len(shares))
+        order = np.argsort(term_rows, kind="stable")
+        # (terms, articles + 1): what the posts that hold a term are about, weighted by its weight in them.
         sums = (
             sparse_rows(term_rows[order], owners[order], weights[order], (len(self.terms), len(shares)))
             @ post_probabilities
         )
-        offsets, articles_of, data = sums.indptr.astype(np.int64), sums.indices.astype(np.int32), sums.data
+        offsets = sums.indptr.astype(np.int64)
+        articles_of = sums.indices.astype(np.int32)
+        data = sums.data
         self.postings = Postings(offsets, articles_of, data.astype(np.float32), width)
 
     def mixed(self, logs: Floats, terms: Terms, rows: Index, weight: float) -> Floats:
@@ -76,6 +81,7 @@ class Neighbours:
         sums = self.postings.scores(owners[is_known], columns[is_known], values[is_known], len(logs))
         votes, totals = sums[:, :-1], sums[:, -1:]
         sampled = np.flatnonzero((rows >= 0) & (np.bincount(owners, minlength=len(logs)) > 0))
+        # A post of the sample is its own nearest neighbour: take its vote away.
         votes[sampled] -= self.shares[rows[sampled]].toarray()
         totals[sampled] -= 1
         votes, totals = votes.clip(min=0), totals.clip(min=0)  # what is taken away was rounded otherwise

@@ -65,6 +65,7 @@ class Labelled:
 
 def clusters(related: Mask) -> Index:
     """Return the first article of each post, (posts,): posts about one article are right and wrong together."""
+    # argmax of a mask is its first True.
     first: Index = np.unique(related.argmax(1), return_inverse=True)[1]
     return first
 
@@ -149,7 +150,8 @@ def select_weights(data: Labelled, seed: int = 0, *, together: bool = True) -> S
     strengths = STRENGTHS if together and are_articles_unsplit else STRENGTHS[:1]
     posts = candidates(data.scores, data.related, seed)
     fits = _fits(data, posts, centre)
-    fit, likeliest = _by_ranks(data, fits), _by_likelihood(data, fits)
+    fit = _by_ranks(data, fits)
+    likeliest = _by_likelihood(data, fits)
     prior = _select_prior(data, fit, strengths)
     if likeliest.penalty != fit.penalty:
         other_prior = _select_prior(data, likeliest, strengths)
@@ -164,7 +166,8 @@ def select_weights(data: Labelled, seed: int = 0, *, together: bool = True) -> S
     is_clear = any(exceeds_standard_error(gains, data.clusters) for gains in all_gains)
     if fit_ranks.mean() <= ranks[best].mean() or not is_clear:
         data = data.with_score(best if exceeds_standard_error(ranks[best] - ranks[centre], data.clusters) else centre)
-        posts, centre = candidates(data.scores, data.related, seed), 0
+        posts = candidates(data.scores, data.related, seed)
+        centre = 0
         fit = _fits(data, posts)[0]
         prior = _select_prior(data, fit, strengths)
         fit_ranks = reciprocal_ranks(_cross_fitted_sums(data, fit), data.related)
@@ -188,7 +191,8 @@ def _fits(data: Labelled, posts: Candidates, centre: int = 0) -> list[_Fit]:
     starts: list[Floats | None] = [None] * FOLDS
     fits = []
     for penalty in PENALTIES if len(data.names) > 1 else PENALTIES[:1]:
-        post_losses, by_fold = np.empty(len(data.folds)), np.empty((FOLDS, len(data.names) + 1))
+        post_losses = np.empty(len(data.folds))
+        by_fold = np.empty((FOLDS, len(data.names) + 1))
         for fold in range(FOLDS):
             in_fold = data.folds == fold
             by_fold[fold] = fit_weights(posts.select(~in_fold), penalty, starts[fold], centre)
@@ -232,12 +236,14 @@ def _select_prior(data: Labelled, fit: _Fit, strengths: Sequence[float]) -> Prio
     def log_probabilities(null_reduction: float, strength: float) -> Floats:
         logs = np.empty(sums.shape)
         for fold, weights in enumerate(fit.by_fold):
-            in_fold, null_logit = data.folds == fold, float(weights[-1]) - null_reduction
+            in_fold = data.folds == fold
+            null_logit = float(weights[-1]) - null_reduction
             prior = transductive_prior(sums[in_fold], strength, null_logit)
             logs[in_fold] = log_shares(sums[in_fold], prior, null_logit)
         return logs
 
-    best, best_quality = Prior(0.0, 0.0, 0.0, sums), -1.0
+    best = Prior(0.0, 0.0, 0.0, sums)
+    best_quality = -1.0
     single_ranks: dict[float, Floats] = {}
     for neighbour_weight in WEIGHTS if len(strengths) > 1 and data.words is not None else WEIGHTS[:1]:
         for null_reduction in (best.null_reduction,) if neighbour_weight else NULL_REDUCTIONS:
@@ -253,7 +259,8 @@ def _select_prior(data: Labelled, fit: _Fit, strengths: Sequence[float]) -> Prio
                 if quality > best_quality and (
                     is_single or exceeds_standard_error(ranks - single_ranks[null_reduction], data.clusters)
                 ):
-                    best, best_quality = Prior(null_reduction, strength, neighbour_weight, scores), quality
+                    best = Prior(null_reduction, strength, neighbour_weight, scores)
+                    best_quality = quality
     return best
 
 

@@ -37,6 +37,7 @@ _AT_ONCE = 1 << 12  # posts whose shares are held at once
 
 def standardised(scores: npt.ArrayLike) -> Floats:
     """(posts, articles) scores as distances from the post's mean, in its standard deviations; 0 where all are equal."""
+    # Standardise each row, so that posts of any length are comparable.
     wide = np.asarray(scores, np.float64)
     spread = wide.std(1, keepdims=True)
     standard: Floats = (wide - wide.mean(1, keepdims=True)) / np.where(spread > _TINY, spread, 1.0)
@@ -68,7 +69,8 @@ def transductive_prior(sums: Floats, strength: float, null_logit: float) -> Floa
     start = np.append(np.full(size, 0.5 / size), 0.5)
     share = start
     for _ in range(_ROUNDS):
-        moved, counts = (share / start) ** strength, 2 * size * PSEUDO_COUNT * start
+        moved = (share / start) ** strength
+        counts = 2 * size * PSEUDO_COUNT * start
         for low in range(0, len(likely), _AT_ONCE):
             joint = likely[low : low + _AT_ONCE] * moved
             counts += (joint / joint.sum(1, keepdims=True)).sum(0)

@@ -42,6 +42,7 @@ def bag(words: Words, size: int) -> Tensor:
     keys, counts = torch.unique((rows * num_distinct + words.places)[words.mask], return_counts=True)
     offsets = functional.pad(torch.bincount(keys // num_distinct, minlength=len(words.mask)).cumsum(0), (1, 0))[:-1]
     weighted = words.vectors[:, -1 - size : -1] * (STEEP * words.vectors[:, -1:]).exp()  # e^(4 u_w) V_w
+    # Sublinear counts, as in TF-IDF.
     scales = 1 + counts.to(words.vectors.dtype).log()
     sums = functional.embedding_bag(keys % num_distinct, weighted, offsets, per_sample_weights=scales, mode="sum")
     return functional.normalize(sums, dim=1, eps=EPSILON)

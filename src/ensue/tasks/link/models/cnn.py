@@ -43,6 +43,7 @@ class CNN(nn.Module):
         """(rows, width); 0 for a text without a word."""
         # (rows, dim, length), with zeros at padding, so that a window may end after the text.
         vectors = (words.spread(words.vectors) * words.mask[..., None]).mT
+        # The largest value of each filter over the words of a text.
         maxima = []
         for convolution in self.convolutions:
             window = int(convolution.kernel_size[0])  # type: ignore[index]

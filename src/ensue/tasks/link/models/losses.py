@@ -68,6 +68,7 @@ def contrastive_loss(cosines: Tensor, related: Tensor, *, temperature: float = 0
         A number; 0, with a gradient of 0, where nothing is related or all is.
     """
     scores = cosines / temperature
+    # Other positives of a row are no negatives.
     hidden = scores.masked_fill(related, torch.finfo(scores.dtype).min)
     losses_by_axis = (torch.logaddexp(hidden.logsumexp(axis, keepdim=True), scores) - scores for axis in (0, 1))
     return torch.stack([losses[related].sum() for losses in losses_by_axis]).sum() / (2 * related.sum().clamp(min=1))

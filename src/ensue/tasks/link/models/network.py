@@ -159,7 +159,8 @@ class Linker(nn.Module):
         Returns:
             (rows, width).
         """
-        words, size = self._look(ids, mask), self.settings.bag
+        words = self._look(ids, mask)
+        size = self.settings.bag
         if not size:
             encoded: Tensor = self.encoder(words)
             return encoded
@@ -167,6 +168,7 @@ class Linker(nn.Module):
         if self.bag_alone:
             return functional.pad(sums, (self.encoder.width, 0))
         order = functional.normalize(self.encoder(self._read_by_encoder(words)), dim=1)
+        # Parts of length sqrt(s) and sqrt(1 - s): their cosines are mixed as s to 1 - s.
         mine = self.share.sigmoid()
         return torch.cat([order * mine.sqrt(), sums * (1 - mine).sqrt()], 1)
 
@@ -196,7 +198,8 @@ class Linker(nn.Module):
 
     def loss(self, batch: Batch) -> Tensor:
         """The loss of the settings over a batch."""
-        cosines, settings = self(batch).float(), self.settings
+        cosines = self(batch).float()
+        settings = self.settings
         if settings.loss == "triplet":
             return triplet_loss(cosines, batch.related, margin=settings.margin, epsilon=settings.epsilon)
         return contrastive_loss(cosines, batch.related, temperature=settings.temperature)
@@ -205,6 +208,7 @@ class Linker(nn.Module):
         return words._replace(vectors=words.vectors[:, : self.dim])
 
     def _look(self, ids: Tensor, mask: Tensor) -> Words:
+        # Each word of the block is looked up, and gets its gradient, once.
         distinct, index = torch.unique(ids, return_inverse=True)
         word_ids = distinct[distinct >= 0]  # sorted, so that pieces stand first
         vectors: Tensor = self.table(word_ids)

@@ -62,8 +62,14 @@ class Ring(nn.Module):
         self, dim: int, heads: int, neighbours: int, *, residual: bool = False, sparse: bool = True, relay: bool = True
     ) -> None:
         super().__init__()
-        self.dim, self.heads, self.neighbours, self.residual, self.relay = dim, heads, neighbours, residual, relay
-        self.norm, self.inward, self.alphas = nn.LayerNorm(dim), _projections(dim), _alphas(heads, sparse)
+        self.dim = dim
+        self.heads = heads
+        self.neighbours = neighbours
+        self.residual = residual
+        self.relay = relay
+        self.norm = nn.LayerNorm(dim)
+        self.inward = _projections(dim)
+        self.alphas = _alphas(heads, sparse)
         summing = torch.eye(heads).repeat_interleave(dim // heads, 0)
         self.register_buffer("summing", summing, persistent=False)  # (dim, heads): sums the features of each head
         if residual:
@@ -126,7 +132,8 @@ class Ring(nn.Module):
 
     def _shifts(self, tokens: Tensor) -> list[Tensor]:
         """Return the neighbours of each token, from c positions before to c positions after it; 0 beyond the ends."""
-        reach, length = self.neighbours, tokens.shape[1]
+        reach = self.neighbours
+        length = tokens.shape[1]
         padded = functional.pad(tokens, (0, 0) * (tokens.dim() - 2) + (reach, reach))
         return [padded[:, low : low + length] for low in range(2 * reach + 1)]
 
@@ -146,8 +153,11 @@ class Star(nn.Module):
 
     def __init__(self, dim: int, heads: int, *, residual: bool = False, sparse: bool = True) -> None:
         super().__init__()
-        self.dim, self.heads, self.residual = dim, heads, residual
-        self.inward, self.alphas = _projections(dim), _alphas(heads, sparse)
+        self.dim = dim
+        self.heads = heads
+        self.residual = residual
+        self.inward = _projections(dim)
+        self.alphas = _alphas(heads, sparse)
         if residual:
             nn.init.zeros_(self.inward.weight[:dim])
             nn.init.eye_(self.inward.weight[2 * dim :])

@@ -47,7 +47,9 @@ class Labels:
     """
 
     def __init__(self, path: Path, reader: str = "", posts: Path | None = None) -> None:
-        self.path, self.reader, self._posts = path, reader, posts
+        self.path = path
+        self.reader = reader
+        self._posts = posts
         self.given: dict[str, dict[str, int]] = {}
         """Id -> reader -> what they said last."""
         self.mine: list[str] = []
@@ -214,7 +216,9 @@ class Labels:
         except (ValueError, RecursionError) as error:
             raise DataError(f"{where}: not JSON ({error}); expected {_EXAMPLE}") from error
         fields = row if isinstance(row, dict) else {}
-        name, reader, relevant = fields.get("id"), fields.get("by", ""), fields.get("relevant", "")
+        name = fields.get("id")
+        reader = fields.get("by", "")
+        relevant = fields.get("relevant", "")
         if isinstance(fields.get("look"), int):
             self.looks = max(self.looks, fields["look"])
         elif isinstance(name, str) and isinstance(reader, str) and fields.get("undo") is True:

@@ -148,7 +148,8 @@ def review(
         The state of the review, after every batch and every look; the last one is the answer.
     """
     settings = ReviewSettings() if settings is None else settings
-    reader, audits = Reader(start, rows, ask, labels, looks, shared), 0
+    reader = Reader(start, rows, ask, labels, looks, shared)
+    audits = 0
 
     def alpha(taken: int) -> float:
         return ALPHA_FRACTION * (1 - settings.confidence) * (1 - ALPHA_FRACTION) ** taken
@@ -159,7 +160,8 @@ def review(
         if reader.stopped or not len(reader.unread()):
             break
         random = np.random.default_rng((settings.seed, reader.looks))
-        num_found, sample = reader.found, random.permutation(reader.unread())
+        num_found = reader.found
+        sample = random.permutation(reader.unread())
         size = hits = 0
         audits += 1
         for _ in range(MAX_LOOKS):
@@ -206,13 +208,17 @@ class Reader:
         looks: int = 0,
         shared: Shared | None = None,
     ) -> None:
-        self.reranker, self.ask, self.shared = Reranker(start, rows), ask, shared
-        self.labels, self.read = np.zeros(len(start), np.int8), np.zeros(len(start), bool)
+        self.reranker = Reranker(start, rows)
+        self.ask = ask
+        self.shared = shared
+        self.labels = np.zeros(len(start), np.int8)
+        self.read = np.zeros(len(start), bool)
         self.stopped, self._looks = False, looks
         if shared is not None:
             labels = shared.labels()
         if labels is not None:
-            self.read[labels[0]], self.labels[labels[0]] = True, labels[1]
+            self.read[labels[0]] = True
+            self.labels[labels[0]] = labels[1]
         self.odds = self._ranked()
 
     @property
@@ -267,11 +273,13 @@ class Reader:
             unread = unread[~self.read[unread]]  # others may have read some
             answers = np.asarray(self.ask(unread), np.int8)
             if self.shared is None:
-                self.read[unread[: len(answers)]], self.labels[unread[: len(answers)]] = True, answers
+                self.read[unread[: len(answers)]] = True
+                self.labels[unread[: len(answers)]] = answers
             else:
                 rows, labels = self.shared.labels()
                 self.read[:], self.labels[:] = False, 0
-                self.read[rows], self.labels[rows] = True, labels
+                self.read[rows] = True
+                self.labels[rows] = labels
             if len(answers) < len(unread):
                 self.stopped = True
                 return False

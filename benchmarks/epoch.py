@@ -26,9 +26,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ensue.data.histories import Histories
+from ensue.tasks.next.batch import Batch
 from ensue.tasks.next.catalogue import MODELS
 from ensue.tasks.next.dataset import Windows
-from ensue.tasks.next.model import Batch
 from ensue.tasks.next.models.hidan import HiDAN
 from ensue.training.optimizer import make_optimizer
 from ensue.vocabulary import FIRST, Vocabulary
@@ -89,7 +89,7 @@ def seconds(models: dict[str, Any], data: Histories, repeats: int) -> dict[str, 
             start_time = time.perf_counter()
             for index in windows[name].plan(schedule.batch_size, number):
                 optimizers[name].zero_grad()
-                model.loss(windows[name].batch(index)).backward()
+                model.loss(windows[name].batch(index).to("cpu")).backward()
                 optimizers[name].step()
             results[name].append(time.perf_counter() - start_time)
     return {name: times[1:] for name, times in results.items()}

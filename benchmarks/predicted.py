@@ -77,9 +77,9 @@ def shape(events: int, items: int, dim: int, negatives: int, size: int) -> dict[
     windows = Windows(made_up(min(events, 400_000), items), LENGTH - 1)
     batches = [windows.batch(index) for index in windows.plan(size, 0)[: STEPS + WARM]]
     targets, cells = (
-        [getter(batch) for batch in batches] for getter in (lambda b: b.num_targets, lambda b: b.ids.numel())
+        [getter(batch) for batch in batches] for getter in (lambda b: b.num_targets, lambda b: b.ids.size)
     )
-    own = statistics.mean(len(torch.unique(batch.ids)) for batch in batches)
+    own = statistics.mean(len(np.unique(batch.ids)) for batch in batches)
     drawn = items * (1 - (1 - 1 / items) ** negatives)
     products = 3 * (statistics.mean(targets) * dim * negatives + statistics.mean(cells) * 8 * dim * dim)
     return {

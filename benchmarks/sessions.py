@@ -90,7 +90,7 @@ class Ours:
         parts = [self.plan[at % len(self.plan)] for at in range(number * BATCHES, (number + 1) * BATCHES)]
         start_time, targets = time.perf_counter(), 0
         for index in parts:
-            batch = self.windows.batch(index)
+            batch = self.windows.batch(index).to("cpu")
             self.optimizer.zero_grad()
             self.model.loss(batch).backward()
             self.optimizer.step()

@@ -21,9 +21,9 @@ from ensue.evaluation.next_event import SessionTargets
 from ensue.learning.state import module_of
 from ensue.nn.item_head import Output
 from ensue.predictor import make
+from ensue.tasks.next.batch import Batch, PaddedBatch
 from ensue.tasks.next.catalogue import COUNTING
 from ensue.tasks.next.dataset import draw_negatives
-from ensue.tasks.next.model import Batch
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.vocabulary import FIRST
 from tests.oracles import measures as oracles
@@ -266,7 +266,7 @@ def test_figures_equal_the_loop_on_random_cascades(protocol: str) -> None:
             (answer,) = predictor.predict([History(tuple(known))], 99, evidence=False)
             shares = {choice.value: choice.score for choice in answer.choices}
             if protocol == "paper" and known:  # nothing ruled out: ask the model itself
-                scores = predictor.network(_question(predictor, known)).scores[0].exp().tolist()
+                scores = np.exp(predictor.counting["markov"](_question(predictor, known)).scores[0]).tolist()
                 shares = dict(zip(predictor.vocabulary.values, scores[FIRST:], strict=True))
             values = list(predictor.vocabulary.values)
             target = record.values[place]
@@ -277,11 +277,11 @@ def test_figures_equal_the_loop_on_random_cascades(protocol: str) -> None:
     assert list(result.rows[0].figures.values()) == pytest.approx(expected)
 
 
-def _question(predictor: NextPredictor, values: Sequence[str]) -> Batch:
-    ids = torch.from_numpy(predictor.vocabulary.ids(values)).long()[None]
-    asked = torch.zeros_like(ids, dtype=torch.bool)
-    asked[0, -1] = True
-    return Batch(ids, torch.ones_like(asked), torch.zeros(ids.shape), asked, torch.empty(0, dtype=torch.int64))
+def _question(predictor: NextPredictor, values: Sequence[str]) -> PaddedBatch:
+    ids = predictor.vocabulary.ids(values).astype(np.int64)[None]
+    target_mask = np.zeros(ids.shape, np.bool_)
+    target_mask[0, -1] = True
+    return PaddedBatch(ids, np.ones_like(target_mask), np.zeros(ids.shape), target_mask, np.empty(0, np.int64))
 
 
 def test_a_small_catalogue_does_not_make_large_batches(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -355,12 +355,12 @@ def test_sampled_ranks_against_a_hundred_and_names_chance() -> None:
 
 
 def test_sampled_candidates_never_hold_the_target_and_are_uniform() -> None:
-    targets = torch.arange(2, 12).repeat(1000)
+    targets = np.tile(np.arange(2, 12), 1000)
     drawn = draw_negatives(targets, np.arange(10_000), 12, 50)
     assert not (drawn == targets[:, None]).any() and drawn.min() == 2 and drawn.max() == 11
     # 500,000 draws over nine values each: counts of a value lie within five standard deviations of 50,000.
-    assert (np.abs(np.bincount(drawn.flatten().numpy())[2:] - 50_000) < 5 * 50_000**0.5).all()
-    assert torch.equal(drawn[5:9], draw_negatives(targets[5:9], np.arange(5, 9), 12, 50))
+    assert (np.abs(np.bincount(drawn.reshape(-1))[2:] - 50_000) < 5 * 50_000**0.5).all()
+    assert np.array_equal(drawn[5:9], draw_negatives(targets[5:9], np.arange(5, 9), 12, 50))
 
 
 def test_paper_is_what_the_first_models_paper_does() -> None:

@@ -30,6 +30,7 @@ FLOORS = [
     "predictions",
     "vocabulary",
     "kernels",
+    "topk",
     "data",
     "nn",
     "store",

@@ -1,12 +1,11 @@
 """Ranking measures: goldens, ties, the literal loop, scikit-learn."""
 
 import numpy as np
+import numpy.typing as npt
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import ndcg_score, top_k_accuracy_score
-from torch import Tensor
 
 from ensue import metrics
 from tests.oracles import measures as oracles
@@ -14,33 +13,35 @@ from tests.oracles import measures as oracles
 AT = (1, 3, 10)
 
 
-def random_scores(seed: int, num: int = 60, candidates: int = 12, *, tied: bool = False) -> tuple[Tensor, Tensor]:
+def random_scores(
+    seed: int, num: int = 60, candidates: int = 12, *, tied: bool = False
+) -> tuple[metrics.Floats, npt.NDArray[np.int64]]:
     random = np.random.default_rng(seed)
     scores = random.integers(0, 4, (num, candidates)) if tied else random.normal(size=(num, candidates))
-    return torch.from_numpy(scores.astype(np.float64)), torch.from_numpy(random.integers(0, candidates, num))
+    return scores.astype(np.float64), random.integers(0, candidates, num)
 
 
 def test_ranks_by_hand() -> None:
-    scores = torch.tensor([[0.1, 0.7, 0.2], [0.1, 0.7, 0.2], [0.1, 0.7, 0.2], [0.5, 0.5, 0.1]])
+    scores = np.array([[0.1, 0.7, 0.2], [0.1, 0.7, 0.2], [0.1, 0.7, 0.2], [0.5, 0.5, 0.1]])
     # 0.7 is best; 0.2 second; 0.1 last; of two at 0.5 the target stands below the other.
-    assert metrics.ranks(scores, torch.tensor([1, 2, 0, 0])).tolist() == [1, 2, 3, 2]
+    assert metrics.ranks(scores, np.array([1, 2, 0, 0])).tolist() == [1, 2, 3, 2]
 
 
 def test_a_constant_scorer_earns_the_last_rank() -> None:
-    assert metrics.ranks(torch.zeros(5, 12), torch.arange(5)).tolist() == [12] * 5
+    assert metrics.ranks(np.zeros((5, 12)), np.arange(5)).tolist() == [12] * 5
 
 
 def test_a_ruled_out_target_ranks_last_and_a_ruled_out_candidate_is_no_rival() -> None:
-    scores = torch.tensor([[-torch.inf, 1.0, 0.0], [-torch.inf, 1.0, 0.0]])
-    assert metrics.ranks(scores, torch.tensor([0, 2])).tolist() == [3, 2]
+    scores = np.array([[-np.inf, 1.0, 0.0], [-np.inf, 1.0, 0.0]])
+    assert metrics.ranks(scores, np.array([0, 2])).tolist() == [3, 2]
 
 
 def test_what_is_no_number_ranks_last_and_above_any_target() -> None:
-    scores = torch.tensor([[torch.nan, 1.0, 0.0], [torch.nan, 1.0, 0.0], [torch.nan] * 3])
+    scores = np.array([[np.nan, 1.0, 0.0], [np.nan, 1.0, 0.0], [np.nan] * 3])
     # the target is no number: all three stand above it; a rival that is no number stands above the target
-    assert metrics.ranks(scores, torch.tensor([0, 1, 2])).tolist() == [3, 2, 3]
-    rivals = torch.tensor([[1, 2], [0, 2], [0, 1]])
-    assert metrics.sampled_ranks(scores, torch.tensor([0, 1, 2]), rivals).tolist() == [3, 2, 3]
+    assert metrics.ranks(scores, np.array([0, 1, 2])).tolist() == [3, 2, 3]
+    rivals = np.array([[1, 2], [0, 2], [0, 1]])
+    assert metrics.sampled_ranks(scores, np.array([0, 1, 2]), rivals).tolist() == [3, 2, 3]
 
 
 def test_values_by_hand() -> None:
@@ -57,7 +58,7 @@ def test_values_by_hand() -> None:
 def test_ranks_and_values_equal_the_loop(tied: bool, long_row: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metrics, "LONG_ROW", long_row)
     scores, targets = random_scores(1, tied=tied)
-    found = metrics.ranks(scores, targets).double().numpy()
+    found = metrics.ranks(scores, targets)
     expected = [oracles.rank(row, target) for row, target in zip(scores.tolist(), targets.tolist(), strict=True)]
     assert found.tolist() == expected
     values = np.array([oracles.measures(rank, AT) for rank in expected])
@@ -66,7 +67,7 @@ def test_ranks_and_values_equal_the_loop(tied: bool, long_row: int, monkeypatch:
 
 def test_equals_scikit_learn_without_ties() -> None:
     scores, targets = random_scores(2)
-    rank = metrics.ranks(scores, targets).double().numpy()
+    rank = metrics.ranks(scores, targets)
     truth = np.eye(scores.shape[1])[targets]
     for k in AT:
         accuracy = top_k_accuracy_score(targets, scores, k=k, labels=np.arange(scores.shape[1]))

@@ -19,8 +19,8 @@ from ensue import DataError, History
 from ensue.data.histories import Histories
 from ensue.evaluation.comparison import compare
 from ensue.nn.item_head import Output
+from ensue.tasks.next.batch import Batch
 from ensue.tasks.next.dataset import draw_negatives
-from ensue.tasks.next.model import Batch
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.vocabulary import FIRST
 from tests.oracles import measures as oracles
@@ -120,7 +120,7 @@ class RandomSet:
         if score is None:
             return MISS
         if self.protocol == "sampled":
-            column = torch.tensor([self.num_ids if isinstance(key, str) else key])
+            column = np.array([self.num_ids if isinstance(key, str) else key])
             drawn = draw_negatives(column, np.array([position]), self.num_ids, min(100, self.num_ids - FIRST - 1))
             others = [candidates[id] for id in drawn[0].tolist()]
         else:
@@ -135,7 +135,7 @@ class RandomSet:
             return {}
         latest = {value: len(before) - place for place, value in enumerate(before)}
         lone, any_value = (
-            {value: float(shares.shares(torch.tensor([away]), lone=only)) for value, away in latest.items()}
+            {value: shares.shares(np.array([away]), lone=only).item() for value, away in latest.items()}
             for only in (True, False)
         )
         unknown = [value for value in latest if value not in self.predictor.vocabulary]

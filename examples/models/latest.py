@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from ensue.nn.item_head import Output
 from ensue.schedule import Schedule
-from ensue.tasks.next.model import Batch
+from ensue.tasks.next.batch import Batch
 from ensue.vocabulary import FIRST
 
 

@@ -8,19 +8,10 @@ compared by the words between their spaces; counts of pairs add up, so that a re
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
-
-from ensue.lazy import lazy
-
-if TYPE_CHECKING:
-    import torch
-    from torch import Tensor
-else:
-    torch = lazy("torch")
 
 Floats = npt.NDArray[np.float64]
 MISS = np.inf
@@ -65,41 +56,37 @@ def label(metric: str) -> str:
     return f"{_LABELS.get(name, name)}{separator}{k}"
 
 
-def ranks(scores: Tensor, targets: Tensor) -> Tensor:
-    """Return the rank of each target among all candidates; 1 is best, and ties count against the target.
+def ranks(scores: npt.NDArray[np.floating], targets: npt.NDArray[np.int64]) -> Floats:
+    """Return the rank of each target among all candidates, (targets,): 1 is best, ties count against it.
 
     Args:
         scores: (targets, candidates); a candidate at -inf is ruled out, a target at -inf ranks last, and so does one
             whose score is no number.
         targets: (targets,) column of the true candidate.
-
-    Returns:
-        (targets,) whole numbers.
     """
-    # NaN compares as not below, so a candidate without a number counts against the target.
-    is_below = scores < scores.gather(1, targets[:, None])
-    num = scores.shape[1]
-    if not is_below.is_cpu:
-        return num - is_below.sum(dim=1)
-    rows = is_below.numpy()
+    # What is no number is below nothing.
+    below = scores < np.take_along_axis(scores, targets[:, None], 1)
     # Along an axis each truth value becomes a whole number that is added; of one long row NumPy counts bytes.
-    counts = np.fromiter(map(np.count_nonzero, rows), np.int64) if num > LONG_ROW else rows.sum(axis=1)
-    return torch.from_numpy(num - counts)
+    is_long = scores.shape[1] > LONG_ROW
+    counts = np.fromiter(map(np.count_nonzero, below), np.float64) if is_long else below.sum(axis=1, dtype=np.float64)
+    rank: Floats = scores.shape[1] - counts
+    return rank
 
 
-def sampled_ranks(scores: Tensor, targets: Tensor, negatives: Tensor) -> Tensor:
-    """Return the rank of each target among itself and some sampled candidates; ties count against the target.
+def sampled_ranks(
+    scores: npt.NDArray[np.floating], targets: npt.NDArray[np.int64], negatives: npt.NDArray[np.int64]
+) -> Floats:
+    """Return the rank of each target among itself and a few sampled candidates, (targets,), up to ``sampled + 1``.
 
     Args:
         scores: (targets, candidates).
         targets: (targets,) column of the true candidate.
         negatives: (targets, sampled) columns, none of them the target's.
-
-    Returns:
-        (targets,) whole numbers up to ``sampled + 1``.
     """
-    # Not below rather than at least: NaN counts against the target here, too.
-    return 1 + (~(scores.gather(1, negatives) < scores.gather(1, targets[:, None]))).sum(dim=1)
+    target_scores = np.take_along_axis(scores, targets[:, None], 1)
+    is_below = np.take_along_axis(scores, negatives, 1) < target_scores
+    rank: Floats = 1.0 + (~is_below).sum(axis=1)
+    return rank
 
 
 def reciprocal_rank(rank: Floats, at: float = np.inf) -> Floats:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ensue.nn.attention import band, masked_softmax
 from ensue.nn.fused_cascades import Ages, Band, attention, gradients, suits_kernel
-from ensue.tasks.next.model import Batch
+from ensue.tasks.next.batch import Batch
 from ensue.tasks.next.models.hidan import HiDAN
 from ensue.tasks.next.settings import HiDANSettings
 from tests.kernels.paths import HERE, needs_kernels, using

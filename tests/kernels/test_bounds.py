@@ -30,7 +30,7 @@ from ensue.nn.transformer import EncoderLayer, Rows
 from ensue.nn.word_graph import additive_scores
 from ensue.tasks.next.baselines.counting import log_mixture
 from ensue.tasks.next.baselines.session_knn import VSKNN
-from ensue.tasks.next.model import Batch
+from ensue.tasks.next.batch import Batch
 from ensue.tasks.next.models.core import FusedCORE
 from ensue.tasks.next.settings import VSKNNSettings
 from ensue.tasks.suggest.models.words import log_probabilities
@@ -355,10 +355,10 @@ def tensor(*shape: int) -> Tensor:
 
 def knn(ids: Tensor, mask: Tensor, targets: Tensor, **tables: Tensor) -> object:
     model = VSKNN(VSKNNSettings(window=2, sample=5, neighbours=5, idf=1.0), 4)
-    model._decay, model.num_sessions, model.holders = tables["decay"], 1, tables["holders"]
+    model._decay, model.num_sessions, model.holders = tables["decay"].numpy(), 1, tables["holders"].numpy()
     model.starts, model.items = tables["starts"].numpy(), tables["items"].numpy()
     model._postings = tables["postings"].numpy(), tables["stops"].numpy()
-    return model.score(Batch(ids, mask, torch.zeros(2, 3).double(), targets, torch.empty(0).long()))
+    return model.score(Batch(ids, mask, torch.zeros(2, 3).double(), targets, torch.empty(0).long()).arrays())
 
 
 def adam(rows: Tensor, values: Tensor, table: Tensor, means: Tensor, squares: Tensor) -> object:
@@ -435,7 +435,7 @@ def wrapped() -> dict[str, Wrapped]:
     short = shaped(queries=(2, 3), steps=(70,), bias=(70,), items=(70, 3), factors=(70,))
 
     def mixture(totals: Tensor, cells: Tensor, added: Tensor) -> object:
-        return log_mixture(totals, 0.5, 2, cells, added)
+        return log_mixture(totals.numpy(), 0.5, 2, cells.numpy(), added.numpy())
 
     def pair_scores(receiving: Tensor, giving: Tensor, vector: Tensor, mask: Tensor) -> object:
         return additive_scores(receiving, giving, vector, mask)

@@ -21,7 +21,7 @@ from ensue.nn.item_head import (
     item_scores,
     suit_short_items,
 )
-from ensue.tasks.next.model import Batch
+from ensue.tasks.next.batch import Batch
 from ensue.tasks.next.models.core import CORE
 from ensue.tasks.next.settings import CORESettings
 from tests.kernels.paths import HERE, needs_kernels, using

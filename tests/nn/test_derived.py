@@ -52,7 +52,7 @@ def test_a_network_tuned_in_evaluation_mode_scores_by_its_new_weights(
     for module in network.modules():
         if isinstance(module, nn.Embedding):
             module.sparse = loss == "sampled" and make is OPTIMIZERS["ours"]
-    one, many = (Windows(histories, network.reach).batch(np.arange(num)) for num in (1, 48))
+    one, many = (Windows(histories, network.reach).batch(np.arange(num)).to("cpu") for num in (1, 48))
     network.eval()
     optimizer = make(list(network.parameters()))
     for _ in range(2):

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from ensue.tasks.next.model import Batch
+from ensue.tasks.next.batch import Batch
 from ensue.vocabulary import FIRST
 from tests.tasks.next.batches import HOUR, NUM_IDS, everywhere, pad, ragged
 

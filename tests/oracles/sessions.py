@@ -187,9 +187,9 @@ def reads_pieces_as_the_whole(model: Any, num_pieces: int) -> None:
     data = Histories(np.array(ids, np.int32), np.array([0, 400]), known, np.arange(400.0))
     whole, cut = Windows(data, None), Windows(data, model.reach)
     assert (len(whole), len(cut)) == (1, num_pieces)
-    found, expected = (model(windows.batch(np.arange(len(windows)))).scores for windows in (cut, whole))
+    found, expected = (model(windows.batch(np.arange(len(windows))).to("cpu")).scores for windows in (cut, whole))
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-10)
-    last = model(Windows(data, model.reach, last_only=True).batch(np.arange(1))).scores
+    last = model(Windows(data, model.reach, last_only=True).batch(np.arange(1)).to("cpu")).scores
     every = model(everywhere(pad([(ids, [0.0] * 400)]))).scores
     torch.testing.assert_close(last, every[-1:], rtol=0, atol=1e-10)
 
@@ -271,7 +271,7 @@ def hits(make: Callable[[int], Any], schedule: Schedule, *, crowd: bool = False)
     asked = Histories.of((crowds if crowd else walks)(40, 1), known.vocabulary)
     questions = Windows(asked, model.reach)
     index = np.arange(len(questions))
-    batch, positions = questions.batch(index), questions.positions(index)
+    batch, positions = questions.batch(index).to("cpu"), questions.positions(index)
     with torch.no_grad():
         best = hide_seen(model(batch).scores, asked, positions).argmax(1)
     last = np.isin(positions, asked.offsets[1:] - 2)

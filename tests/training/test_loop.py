@@ -505,7 +505,7 @@ def test_the_mean_loss_weighs_targets_not_batches(world: Cascades) -> None:
     torch.manual_seed(0)
     model = HiDAN(SMALL, len(world.valid.vocabulary)).train()
     source = Windows(world.valid, model.reach)
-    every = source.batch(np.arange(len(source)))
+    every = source.batch(np.arange(len(source))).to("cpu")
     model.eval()
     with torch.no_grad():
         expected = float(model.loss(every))

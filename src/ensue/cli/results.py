@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ensue.cli import display
 from ensue.evaluation.bootstrap import Verdict
-from ensue.evaluation.link import even
 from ensue.evaluation.result import Result, Row, figure
+from ensue.lazy import lazy
 from ensue.metrics import UNBOUNDED, label
 from ensue.registry import models
 from ensue.significance import p_value_text
 from ensue.tasks import TASKS
+
+if TYPE_CHECKING:
+    from ensue.evaluation import link
+else:
+    link = lazy("ensue.evaluation.link")
 
 _SUBSETS = {
     "by_length": "queries before: {}", "by_pair": "pair {} in training", "by_item": "{} items",
@@ -36,7 +42,7 @@ def show_result(result: Result) -> None:
         _show_subsets(result)
     _show_beyond_accuracy(result)
     for row in result.rows:
-        if (at_half := even(row)) is not None:
+        if "even" in row.notes and (at_half := link.even(row)) is not None:
             display.line(f"  {row.model}, P at least .5: {display.cutoff_metrics(at_half, 'pair')}")
     for name, line in result.card.items():
         if name != "name":  # the table has it

@@ -14,19 +14,25 @@ for them.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from ensue import metrics
 from ensue.data.histories import Histories, Index
+from ensue.lazy import lazy
 from ensue.metrics import Floats
 from ensue.tasks.next.dataset import Windows, hide_seen
 from ensue.tasks.next.infer import CELLS, LEAST
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.tasks.next.training_data import Exclusion
 from ensue.vocabulary import UNKNOWN
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+else:
+    torch = lazy("torch")
 
 NEAREST, POPULARITY = "nearest features", "popularity"
 NEIGHBOURS = 10
@@ -52,7 +58,7 @@ class NewItemBaselines:
         assert predictor.known_items is not None
         self.predictor, self.data, self.exclusion = predictor, data, exclusion
         item_ids = torch.from_numpy(predictor.vocabulary.ids(predictor.known_items.items.ids.to_list())).long()
-        is_new = predictor.counting["popularity"].totals[item_ids] == 0
+        is_new = torch.from_numpy(predictor.counting["popularity"].totals)[item_ids] == 0
         self.new_ids, self.trained_ids = item_ids[is_new], item_ids[~is_new]
         self.neighbours = self._neighbours(is_new)
         self.column = torch.full((len(predictor.vocabulary),), -1)
@@ -78,9 +84,9 @@ class NewItemBaselines:
         for events, targets, shown, new_scores in self._scores():
             for name in self.names:
                 scores = shown.index_copy(1, self.new_ids, new_scores[name] + offsets[name])
-                of_targets = metrics.ranks(scores, targets).double()
                 is_shown = scores.gather(1, targets[:, None])[:, 0] > -torch.inf
-                ranks[name][events] = of_targets.masked_fill(~is_shown, metrics.MISS).numpy()
+                of_targets = metrics.ranks(scores.numpy(), targets.numpy())
+                ranks[name][events] = np.where(is_shown.numpy(), of_targets, metrics.MISS)
         return ranks
 
     def _scores(self) -> Iterator[tuple[Index, Tensor, Tensor, dict[str, Tensor]]]:
@@ -92,20 +98,22 @@ class NewItemBaselines:
         counts = _RunningCounts(self.data, column, len(self.new_ids)) if self.data.timed else None
         for group in windows.groups(max(1, CELLS // max(len(self.predictor.vocabulary), LEAST))):
             positions = windows.positions(group)
-            output, targets = self.predictor.scores(windows, group)
-            new_scores = {NEAREST: output.scores[:, self.trained_ids].clamp(min=_LOWEST) @ self.neighbours.T}
+            scored, target_ids = self.predictor.scores(windows, group)
+            scores = torch.from_numpy(scored.scores)
+            targets = torch.from_numpy(target_ids)
+            new_scores = {NEAREST: scores[:, self.trained_ids].clamp(min=_LOWEST) @ self.neighbours.T}
             if counts is not None:
                 new_scores[POPULARITY] = counts.before(self.data.times[events[positions + 1]]).add(0.1).log()
-            shown = hide_seen(output.scores, known, positions, self.exclusion)
+            shown = torch.from_numpy(hide_seen(scored.scores, known, positions, self.exclusion))
             is_hidden = shown[:, self.new_ids] == -torch.inf
-            new_scores = {name: scores.masked_fill(is_hidden, -torch.inf) for name, scores in new_scores.items()}
+            new_scores = {name: added.masked_fill(is_hidden, -torch.inf) for name, added in new_scores.items()}
             yield events[positions + 1], targets, shown.index_fill(1, self.new_ids, -torch.inf), new_scores
 
     def _limits(self, targets: Tensor, shown: Tensor, new_scores: Tensor, k: int) -> Tensor:
         """Return the largest offset at which each trained target in the top k stays there, (such targets,)."""
         is_trained = self.column[targets] < 0
         targets, shown, new_scores = targets[is_trained], shown[is_trained], new_scores[is_trained]
-        ranks = metrics.ranks(shown, targets)
+        ranks = torch.from_numpy(metrics.ranks(shown.numpy(), targets.numpy()))
         in_top = (ranks <= k) & (shown.gather(1, targets[:, None])[:, 0] > -torch.inf)
         highest = new_scores[in_top].topk(min(k, new_scores.shape[1]), dim=1).values
         # A target at rank r leaves the top k when k - r + 1 new items are ahead; columns count from 0.
@@ -118,7 +126,7 @@ class NewItemBaselines:
         """Return the weight of each trained item in the score of each new one, (new items, trained items)."""
         known = self.predictor.known_items
         assert known is not None
-        tokens, weights = known.encoder.encode(known.items)
+        tokens, weights = map(torch.from_numpy, known.encoder.encode(known.items))
         # Token 0 is the same for all items and says nothing.
         rows = torch.arange(len(tokens))[:, None].expand_as(tokens)[tokens > 0]
         entries = torch.stack([rows, tokens[tokens > 0]])

@@ -307,7 +307,7 @@ class SessionTargets(Examples[NextPredictor, TargetRanks]):
         if predictor.known_items is None:
             return np.zeros(len(self.events), np.bool_)
         ids = self.data.encode(predictor.vocabulary).ids[self.events]
-        is_new: Mask = (ids != UNKNOWN) & (predictor.counting["popularity"].totals.numpy()[ids] == 0)
+        is_new: Mask = (ids != UNKNOWN) & (predictor.counting["popularity"].totals[ids] == 0)
         return is_new
 
     def frame(self) -> pl.DataFrame:
@@ -346,7 +346,7 @@ class SessionTargets(Examples[NextPredictor, TargetRanks]):
         """
         first = self.entries[0][0]
         coded = self.data.encode(first.vocabulary)
-        leaked = np.isin(fingerprints(coded).view(np.int64), first.training_hashes.numpy())
+        leaked = np.isin(fingerprints(coded).view(np.int64), first.training_hashes)
         copies = f"{plural(int(leaked.sum()), 'session')} ({100 * leaked.mean():.1f} %)"
         if not first.keeps_histories:
             copies = "not known: with replay=0 the model keeps no fingerprints"

@@ -11,6 +11,7 @@ import ctypes
 import functools
 import os
 import re
+import sys
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -270,6 +271,20 @@ def run(name: str, structure: Structure) -> int:
     if result == _OUT_OF_RANGE:
         raise IndexError(f"{name} was given an index or a size outside of its tables")
     return int(result)
+
+
+def num_threads() -> int:
+    """Return the number of threads of a compiled function: as many as torch has where it is imported."""
+    torch = sys.modules.get("torch")
+    return _available_threads() if torch is None else cast(int, torch.get_num_threads())
+
+
+@functools.cache
+def _available_threads() -> int:
+    """Return ``OMP_NUM_THREADS``, or the number of processors that this process may use."""
+    setting = os.environ.get("OMP_NUM_THREADS", "")
+    processors = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+    return int(setting) if setting.isdecimal() and int(setting) else processors
 
 
 def is_loaded() -> bool:

@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from ensue import kernels
 from ensue.nn.autograd import Context, apply
-from ensue.nn.topk import has_plain_rows
+from ensue.nn.device import is_float32_on_cpu
 from ensue.nn.validation import LARGEST_COUNT, require_number
 from ensue.vocabulary import FIRST, PADDING
 
@@ -93,7 +93,8 @@ def _compiled_softmax_errors(scores: Tensor, bias: Tensor, wanted: Tensor) -> tu
 
 def _suits_softmax_errors(scores: Tensor, bias: Tensor, wanted: Tensor) -> bool:
     contiguous = scores.is_contiguous() and bias.is_contiguous()
-    return has_plain_rows(scores) and contiguous and bias.dtype == scores.dtype and not wanted.is_cuda
+    is_trained = scores.requires_grad or bias.requires_grad
+    return is_float32_on_cpu(scores, bias) and wanted.is_cpu and contiguous and scores.numel() > 0 and not is_trained
 
 
 @kernels.compiled(_compiled_softmax_errors, when=_suits_softmax_errors)

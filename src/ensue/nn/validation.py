@@ -18,12 +18,12 @@ if TYPE_CHECKING:  # a table may be of a network, but nothing here needs torch
     from torch import Tensor
 
 Array: TypeAlias = npt.NDArray[Any]
-Table: TypeAlias = "Tensor | Array"
+Table: TypeAlias = "Tensor | Array | np.generic"
 
 
 def as_array(table: Table) -> Array:
     """Return a table as an array, which shares the memory of a tensor."""
-    return table if isinstance(table, np.ndarray) else table.detach().cpu().numpy()
+    return np.asarray(table) if isinstance(table, np.ndarray | np.generic) else table.detach().cpu().numpy()
 
 
 @cache

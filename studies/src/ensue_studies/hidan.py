@@ -358,13 +358,14 @@ def with_end(predictor: NextPredictor, test: Histories, baseline: str | None = N
         data = windows.histories
         names = owners if not last else np.flatnonzero(known.lengths)[data.sequence_index()]
         for index in windows.groups(GROUP):
-            output, targets = predictor.scores(windows, index, module)
+            scored, targets = predictor.scores(windows, index, module)
             positions = windows.positions(index)
-            probabilities = hide_seen(output.scores, data, positions).softmax(1).double()
+            shown = torch.from_numpy(hide_seen(scored.scores, data, positions))
+            probabilities = shown.softmax(1).double()
             lengths = positions - data.offsets[data.sequence_index()[positions]] + 1
             stop = torch.from_numpy(predictor.length_delay.stop_chances(lengths))[:, None]
             users = probabilities * (1 - stop)
-            target = stop if last else users.gather(1, targets[:, None])
+            target = stop if last else users.gather(1, torch.from_numpy(targets)[:, None])
             # Ties count against the target; the target itself is no competitor.
             above = (users >= target).sum(1) + (0 if last else (stop >= target)[:, 0].long() - 1)
             ranks.append((1 + above).double().numpy())
@@ -426,7 +427,7 @@ def sources(predictor: NextPredictor, test: Histories, edges: frozenset[tuple[st
     truths = []
     for index in windows.groups(GROUP):
         batch = windows.batch(index)
-        tables = {"weight": predictor.scores(windows, index)[0].weights[0]}
+        tables = {"weight": torch.from_numpy(predictor.scores(windows, index)[0].weights[0])}
         if isinstance(network, Credits):
             with torch.no_grad():
                 tables["credit"] = network.credit(batch.to(predictor.device)).cpu()
@@ -475,7 +476,7 @@ def without_each(predictor: NextPredictor, known: Histories, positions: Index, s
     )
     likelihoods = np.empty(len(owner))
     for index in windows.groups(GROUP):
-        scores = predictor.scores(windows, index)[0].scores.log_softmax(1)
+        scores = torch.from_numpy(predictor.scores(windows, index)[0].scores).log_softmax(1)
         targets = torch.from_numpy(known.ids[positions[owner[index]]].astype(np.int64))
         likelihoods[index] = scores.gather(1, targets[:, None])[:, 0].numpy()
     return likelihoods

@@ -11,7 +11,9 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from ensue.tasks.next.model import Batch
+from ensue.nn.item_head import Output
+from ensue.tasks.next.batch import Batch, PaddedBatch
+from ensue.tasks.next.model import Baseline
 from ensue.vocabulary import FIRST
 
 HOUR = 3600.0
@@ -50,6 +52,12 @@ def pad(cascades: Sequence[Cascade], *, extra: int = 0) -> Batch:
         asked[row, : len(own) - 1] = True
         targets += own[1:]
     return Batch(ids, mask, times, asked, torch.tensor(targets, dtype=torch.int64))
+
+
+def scored(model: Baseline, batch: PaddedBatch) -> Output:
+    """The scores of a baseline, as tensors."""
+    scores, weights = model(batch)
+    return Output(torch.from_numpy(scores), tuple(map(torch.from_numpy, weights)))
 
 
 def everywhere(batch: Batch) -> Batch:

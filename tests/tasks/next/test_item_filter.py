@@ -122,7 +122,7 @@ def test_lists_of_many_requests_are_looked_up_as_those_of_one() -> None:
         assert item_filter is not None
         permitted = [value for value in values if value not in exclude and (allow is None or value in allow)]
         assert [value for value in values if value in item_filter] == permitted
-        assert [vocabulary.value(id) for id in item_filter.mask.nonzero()[:, 0].tolist()] == [
+        assert [vocabulary.value(id) for id in item_filter.mask.nonzero()[0].tolist()] == [
             value for value in permitted if value in vocabulary
         ]
         assert item_filter.num_permitted == sum(value in vocabulary for value in permitted)

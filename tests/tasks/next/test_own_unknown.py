@@ -54,7 +54,7 @@ def repeats_of(predictor: NextPredictor) -> RepeatShares:
 
 
 def share(predictor: NextPredictor, away: int) -> float:
-    return float(repeats_of(predictor).shares(torch.tensor([away]), lone=True))
+    return repeats_of(predictor).shares(np.array([away]), lone=True).item()
 
 
 def test_unknown_values_get_ids_of_their_own() -> None:
@@ -96,7 +96,7 @@ def test_what_is_new_to_all_is_no_part_of_what_the_model_knows() -> None:
     for distance in (1, 3):
         repeats.again[distance], repeats.offered[distance] = 1e6, 1e7
         repeats.lone_again[distance], repeats.lone_offered[distance] = 1e6, 1e7
-    repeats.held.copy_(torch.tensor([1e7, 0.8e7]))
+    repeats.held = np.array([1e7, 0.8e7], np.float32)
     data = Histories.of([History(("x", "a", "y", "b"))]).encode(Vocabulary("ab"), number_unknown=True)
     found = of_targets(data, repeats)
     odds = math.log(0.1 / (0.3 + 0.2 * 0.5))
@@ -109,7 +109,7 @@ def test_novelty_is_counted_as_good_did() -> None:
     """Pairs of a history and a value: a b, a c, c d; b and d are held once."""
     repeats = RepeatShares()
     data = Histories.of([History(("a", "b", "a")), History(("a", "c")), History(("c", "d", "d"))])
-    repeats.count(data, torch.from_numpy(np.bincount(data.ids)))
+    repeats.count(data, np.bincount(data.ids).astype(np.float32))
     assert repeats.held.tolist() == [6, 2]
     assert repeats.novelty() == pytest.approx(2 / (6 + 5))
 

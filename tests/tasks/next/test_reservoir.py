@@ -110,7 +110,7 @@ def test_unpacked_it_goes_on_as_it_was() -> None:
         ({"offsets": np.array([0, 0, *range(4, 101, 2)])}, "a history has no events"),
         ({"times": np.zeros(5)}, "times is float64 of shape"),
         ({"times": np.arange(100.0, 0, -1)}, "times fall within a history"),
-        ({"ids": np.zeros(100, np.int64)}, "ids is torch.int64"),
+        ({"ids": np.zeros(100, np.int64)}, "ids is int64"),
     ],
 )
 def test_columns_that_do_not_fit_are_refused(changes: dict[str, Any], reason: str) -> None:

@@ -14,17 +14,17 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 
 from ensue.answers import Answer, Attribution, Choice
 from ensue.data.histories import Histories, Index
 from ensue.errors import SettingError
 from ensue.records import History
 from ensue.tasks.next.baselines.repeats import RepeatShares
+from ensue.tasks.next.batch import Mask, Scores
 from ensue.tasks.next.item_filter import ItemFilter
-from ensue.tasks.next.own_unknown import Mask, OwnUnknown, of_records, share_without, without_event
+from ensue.tasks.next.own_unknown import OwnUnknown, of_records, share_without, without_event
 from ensue.tasks.next.reranking import rerank
+from ensue.topk import topk
 from ensue.vocabulary import FIRST, PADDING, UNKNOWN, Vocabulary
 
 TESTED = 3
@@ -49,18 +49,18 @@ class Scored:
         item_totals: (histories,) the totals without those.
     """
 
-    totals: Tensor
-    best_ids: Tensor
-    best_scores: Tensor
-    score_items: Callable[[Tensor], Tensor]
-    weights: tuple[Tensor, ...]
+    totals: Scores
+    best_ids: Index
+    best_scores: Scores
+    score_items: Callable[[Index], Scores]
+    weights: tuple[Scores, ...]
     rows: Sequence[int]
     lengths: Sequence[int]
     num_ids: int
     unknown: OwnUnknown | None = None
-    item_totals: Tensor | None = None
+    item_totals: Scores | None = None
 
-    def with_unknown(self, unknown: OwnUnknown, permitted: Tensor, k: int) -> Scored:
+    def with_unknown(self, unknown: OwnUnknown, permitted: Mask, k: int) -> Scored:
         """Return the scores with the histories' own unknown items as candidates.
 
         Args:
@@ -69,40 +69,46 @@ class Scored:
             k: choices.
         """
         scores = self.totals[:, None] + unknown.odds
-        ids = torch.arange(scores.shape[1]).expand(scores.shape) + self.num_ids
-        scores = torch.cat([self.best_scores, scores.masked_fill(~permitted, -torch.inf)], dim=1)
-        best_scores, columns = scores.topk(min(k, scores.shape[1]), dim=1)
+        ids = np.broadcast_to(np.arange(scores.shape[1]) + self.num_ids, scores.shape)
+        # The columns of the unknown items follow those of the best items, and the highest of both are the best.
+        scores = np.concatenate([self.best_scores, np.where(permitted, scores, -np.inf)], axis=1, dtype=np.float32)
+        best_scores, columns = topk(scores, k)
         return replace(
             self,
-            totals=self.totals + unknown.odds.exp().sum(1).log1p(),
-            best_ids=torch.cat([self.best_ids, ids], dim=1).gather(1, columns),
+            totals=self.totals + np.log1p(np.exp(unknown.odds).sum(1)),
+            best_ids=np.take_along_axis(np.concatenate([self.best_ids, ids], axis=1), columns, 1),
             best_scores=best_scores,
             unknown=unknown,
             item_totals=self.totals,
         )
 
-    def probabilities(self, ids: Tensor) -> Tensor:
+    def probabilities(self, ids: Index) -> Scores:
         """Return the probabilities of some ids of each history, (histories, k); 0 where everything is ruled out."""
-        scores = self.score_items(ids.masked_fill(ids >= self.num_ids, PADDING))
+        scores = self.score_items(np.where(ids >= self.num_ids, PADDING, ids))
         if self.unknown is not None and self.item_totals is not None and self.unknown.odds.shape[1]:
-            own = self.item_totals[:, None] + self.unknown.odds.gather(1, (ids - self.num_ids).clamp(min=0))
-            scores = torch.where(ids < self.num_ids, scores, own)
+            columns = np.maximum(ids - self.num_ids, 0)
+            own_scores = self.item_totals[:, None] + np.take_along_axis(self.unknown.odds, columns, 1)
+            scores = np.where(ids < self.num_ids, scores, own_scores)
         return self.normalised(scores)
 
-    def normalised(self, scores: Tensor) -> Tensor:
+    def normalised(self, scores: Scores) -> Scores:
         """Return the probabilities of some scores of each history, (histories, k)."""
+        with np.errstate(invalid="ignore"):  # -inf - -inf where everything is ruled out
+            differences = scores - self.totals[:, None]
         # A score and its total are rounded apart: no probability is above 1.
-        return (scores - self.totals[:, None]).clamp_(max=0).exp_().nan_to_num_()
+        probabilities: Scores = np.nan_to_num(np.exp(np.minimum(differences, 0)))
+        return probabilities
 
-    def influence(self, history: int) -> Tensor:
+    def influence(self, history: int) -> Scores:
         """Return a history's weights over its latest events."""
         row, length = self.rows[history], self.lengths[history]
-        return self.weights[-1][row, length - 1, :length] if length else torch.zeros(0)
+        return self.weights[-1][row, length - 1, :length] if length else np.zeros(0, np.float32)
 
-    def dependency(self, history: int) -> Tensor:
+    def dependency(self, history: int) -> Scores:
         """Return a history's (events, events) weights between its latest events; empty where the model has none."""
         row, length = self.rows[history], self.lengths[history]
-        return self.weights[0][row, :length, :length] if length and len(self.weights) > 1 else torch.zeros(0, 0)
+        has_weights = length and len(self.weights) > 1
+        return self.weights[0][row, :length, :length] if has_weights else np.zeros((0, 0), np.float32)
 
 
 Filters = Sequence[ItemFilter | None]
@@ -160,8 +166,8 @@ def answers(
     rerankers = [None if one is None else one.reranker for one in filters]
     if any(rerankers):
         sessions = [histories.ids[low:high] for low, high in pairwise(histories.offsets.tolist())]
-        best_ids, best_scores = rerank(scored.best_ids.numpy(), scored.best_scores.numpy(), rerankers, sessions, k)
-        scored = replace(scored, best_ids=torch.from_numpy(best_ids), best_scores=torch.from_numpy(best_scores))
+        best_ids, best_scores = rerank(scored.best_ids, scored.best_scores, rerankers, sessions, k)
+        scored = replace(scored, best_ids=best_ids, best_scores=best_scores)
     shown, best = scored.best_scores, scored.best_ids
     require_finite(shown, scored.totals)
     probabilities = scored.normalised(shown).tolist()
@@ -169,7 +175,7 @@ def answers(
     if evidence:
         deletions = _deletions(records, encoded, scored, score, best, None if own is None else repeats)
     # Scores fall, and what is ruled out is at -inf; a probability that only rounds to 0 keeps its rank.
-    num_choices = (shown > -torch.inf).sum(1).tolist()
+    num_choices = (shown > -np.inf).sum(1).tolist()
     items, num_ids = vocabulary.values, len(vocabulary)
     for row, (record, row_ids, number) in enumerate(zip(records, best.tolist(), num_choices, strict=True)):
         ids, row_probabilities = row_ids[:number], probabilities[row]
@@ -190,13 +196,13 @@ def answers(
         yield Answer(choices, len(positions[row]), len(record.values), id=record.id)
 
 
-def require_finite(*scores: Tensor) -> None:
+def require_finite(*scores: Scores) -> None:
     """Check that scores are numbers, or -inf where something is ruled out.
 
     Raises:
         SettingError: one is not: the weights are so large that their products overflow.
     """
-    if not all(bool((part < torch.inf).all()) for part in scores):  # nothing is below NaN, and NaN below nothing
+    if not all((part < np.inf).all() for part in scores):  # nothing is below NaN, and NaN below nothing
         raise SettingError("the model's scores are not finite numbers, so its weights cannot be right; fit it again")
 
 
@@ -216,7 +222,7 @@ def _deletions(
     encoded: EncodedRecords,
     scored: Scored,
     score: ScoreFunction,
-    choices: Tensor,
+    choices: Index,
     repeats: RepeatShares | None,
 ) -> list[list[_Deletion]]:
     """Ask again without each of the events that were attended to most: for each record the drops of its choices.
@@ -253,10 +259,12 @@ def _deletions(
     return deletions
 
 
-def _heaviest(weights: Tensor) -> list[int]:
-    """The places of the largest weights, largest first; of those that differ by rounding alone, the latest."""
-    order = (weights * 1e5).round().flip(0).argsort(descending=True, stable=True)
-    return (len(weights) - 1 - order[:TESTED]).tolist()
+def _heaviest(weights: Scores) -> list[int]:
+    """Return the positions of the largest weights, largest first; of weights that differ by rounding, the latest."""
+    latest_first = np.round(weights * 1e5)[::-1]
+    order = np.argsort(-latest_first, kind="stable")[:TESTED]
+    positions: list[int] = (len(weights) - 1 - order).tolist()
+    return positions
 
 
 def _most_attended(histories: Histories, scored: Scored) -> tuple[Index, Index, list[float]]:

@@ -1,4 +1,4 @@
-"""Tensors of histories: windows of bounded length, batches of similar length, masks of seen items."""
+"""Arrays of histories: windows of bounded length, batches of similar length, masks of seen items."""
 
 from __future__ import annotations
 
@@ -6,11 +6,9 @@ from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 
 from ensue.data.histories import Histories, Index, ranges, scrambled
-from ensue.tasks.next.model import Batch
+from ensue.tasks.next.batch import PaddedBatch, Scores
 from ensue.tasks.next.training_data import Exclusion, fingerprints
 from ensue.training.batches import epoch_batches, evaluation_batches
 from ensue.vocabulary import FIRST
@@ -73,27 +71,32 @@ class Windows:
         """(targets,) where in ``histories.ids`` each target step of these windows stands, in row order."""
         return ranges(self.target_starts[index], (self.stops - self.target_starts)[index])
 
-    def batch(self, index: Index) -> Batch:
-        """The windows ``index`` as padded tensors on the CPU."""
+    def batch(self, index: Index) -> PaddedBatch:
+        """Return the windows ``index``, padded."""
         starts, stops, target_starts = self.starts[index], self.stops[index], self.target_starts[index]
-        longest = int((stops - starts).max())
-        where = starts[:, None] + np.arange(longest)
-        mask = where < stops[:, None]
-        where = np.minimum(where, stops[:, None] - 1)
-        ids = np.where(mask, self.histories.ids[where], 0)
-        times = self.histories.times[where] if self.histories.timed else np.zeros(ids.shape)
-        target_mask = mask & (where >= target_starts[:, None])
-        targets = self.histories.ids[where[target_mask] + 1] if self.has_targets else np.empty(0, np.int32)
-        return Batch(
-            torch.from_numpy(ids).long(),
-            torch.from_numpy(mask),
-            torch.from_numpy(times),
-            torch.from_numpy(target_mask),
-            torch.from_numpy(targets).long(),
-        )
+        # (batch, time) places of the events; beyond the end of a window its last event stands in, and is masked.
+        positions = starts[:, None] + np.arange(int((stops - starts).max()))
+        mask = positions < stops[:, None]
+        target_mask = mask & (positions >= target_starts[:, None])
+        targets = np.empty(0, np.int64)
+        if self.has_targets:
+            targets = self.histories.ids[positions[target_mask] + 1].astype(np.int64)
+        positions = np.minimum(positions, stops[:, None] - 1)
+        ids = np.where(mask, self.histories.ids[positions], 0).astype(np.int64)
+        times = self.histories.times[positions] if self.histories.timed else np.zeros(ids.shape)
+        return PaddedBatch(ids, mask, times, target_mask, targets)
 
 
-def seen_ids(histories: Histories, positions: Index, exclusion: Exclusion = Exclusion.SEEN) -> Tensor:
+def latest_windows(histories: Histories, reach: int | None) -> tuple[Index, Windows, list[int], list[int]]:
+    """Return which histories hold events, their windows, and of each history its window (or -1) and its length."""
+    filled = np.flatnonzero(histories.lengths)
+    rows, lengths = np.full(len(histories), -1), np.zeros(len(histories), np.int64)
+    windows = Windows(histories.select(filled), reach, last_only=True)
+    rows[filled], lengths[filled] = np.arange(len(filled)), windows.stops - windows.starts
+    return filled, windows, rows.tolist(), lengths.tolist()
+
+
+def seen_ids(histories: Histories, positions: Index, exclusion: Exclusion = Exclusion.SEEN) -> Index:
     """Return (targets, many) the ids that each history rules out up to a target step, filled up with padding.
 
     Args:
@@ -102,44 +105,44 @@ def seen_ids(histories: Histories, positions: Index, exclusion: Exclusion = Excl
         exclusion: which events of the history are ruled out.
     """
     if exclusion is Exclusion.NONE:
-        return torch.zeros(len(positions), 0, dtype=torch.int64)
+        return np.zeros((len(positions), 0), np.int64)
     starts = positions
     if exclusion is Exclusion.SEEN:
         # A history at places 5 to 8 with its target step at 7 rules out ids[5], ids[6] and ids[7].
         starts = histories.offsets[np.searchsorted(histories.offsets, positions, side="right") - 1]
     lengths = positions - starts + 1
     ids = np.zeros((len(positions), int(lengths.max(initial=0))), np.int64)
-    ids[np.repeat(np.arange(len(ids)), lengths), ranges(np.zeros_like(lengths), lengths)] = histories.ids[
-        ranges(starts, lengths)
-    ]
-    return torch.from_numpy(ids)
+    # Row i gets the ids of its history in its first columns.
+    rows = np.repeat(np.arange(len(ids)), lengths)
+    ids[rows, ranges(np.zeros_like(lengths), lengths)] = histories.ids[ranges(starts, lengths)]
+    return ids
 
 
-def hide_seen(scores: Tensor, histories: Histories, positions: Index, exclusion: Exclusion = Exclusion.SEEN) -> Tensor:
+def hide_seen(scores: Scores, histories: Histories, positions: Index, exclusion: Exclusion = Exclusion.SEEN) -> Scores:
     """Set the scores (targets, ids) of :func:`seen_ids` and of padding to -inf, in place, and return them."""
-    return scores.scatter_(1, seen_ids(histories, positions, exclusion), -torch.inf)
+    np.put_along_axis(scores, seen_ids(histories, positions, exclusion), -np.inf, 1)
+    return scores
 
 
-def draw_negatives(targets: Tensor, positions: Index, num_ids: int, sampled: int) -> Tensor:
-    """Uniform candidates for every target, never the target itself, the same for every model.
+def draw_negatives(targets: Index, positions: Index, num_ids: int, sampled: int) -> Index:
+    """Draw uniform candidates for every target, never the target itself, the same for every model.
 
     They are a hash of the target's place in the data, so no order of scoring changes them.
 
     Args:
         targets: (targets,) ids.
-        positions: (targets,) where in the data each target step stands.
+        positions: (targets,) where in the data each target step is.
         num_ids: ids in use, padding and unknown included.
-        sampled: how many a target.
+        sampled: candidates per target.
 
     Returns:
         (targets, sampled) ids.
     """
     # Of ids 2 to 5 (four values) and target 4, steps 0, 1 and 2 on from the next one are 5, 2 and 3: never 4 itself.
     places = positions.astype(np.uint64)[:, None] * np.uint64(2**16) + np.arange(sampled).astype(np.uint64)
-    draws = scrambled(places)
-    values = num_ids - FIRST
-    steps = torch.from_numpy((draws % np.uint64(max(1, values - 1))).astype(np.int64))
-    return FIRST + (targets[:, None] - FIRST + 1 + steps) % values
+    num_values = num_ids - FIRST
+    steps = (scrambled(places) % np.uint64(max(1, num_values - 1))).astype(np.int64)
+    return FIRST + (targets[:, None] - FIRST + 1 + steps) % num_values
 
 
 def repeats(histories: Histories) -> bool:
@@ -155,6 +158,6 @@ def distinct(data: Histories) -> Iterator[str]:
     return (data.vocabulary.value(i) for i in np.flatnonzero(counts).tolist())
 
 
-def history_hashes(data: Histories) -> Tensor:
-    """Fingerprints of the distinct histories, sorted."""
-    return torch.from_numpy(np.unique(fingerprints(data)).view(np.int64))
+def history_hashes(data: Histories) -> Index:
+    """Return the fingerprints of the distinct histories, sorted."""
+    return np.unique(fingerprints(data)).view(np.int64)

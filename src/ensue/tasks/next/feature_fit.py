@@ -23,9 +23,10 @@ from torch.optim.lr_scheduler import OneCycleLR
 from ensue.data.histories import Histories
 from ensue.learning.state import module_of
 from ensue.nn.item_head import ItemLayer, ItemTable
+from ensue.tasks.next.batch import Batch
 from ensue.tasks.next.dataset import Windows
 from ensue.tasks.next.item_features import KnownItems, embed_tokens
-from ensue.tasks.next.model import Batch, Network
+from ensue.tasks.next.model import Network
 from ensue.tasks.next.state import NextState
 from ensue.tasks.next.update import new_rows
 from ensue.vocabulary import FIRST, UNKNOWN
@@ -78,7 +79,7 @@ def fit_features(state: NextState, known: KnownItems, data: Histories) -> None:
     item_ids = torch.tensor([state.vocabulary.id(item) for item in known.items.ids])
     is_trained = item_ids != UNKNOWN
     trained_items = known.items.filter(pl.Series(is_trained.numpy()))
-    tokens, weights = (part.to(state.device) for part in known.encoder.encode(trained_items))
+    tokens, weights = (torch.from_numpy(part).to(state.device) for part in known.encoder.encode(trained_items))
     trained_ids = item_ids[is_trained].to(state.device)
     # All rows of the counts of new items are the same.
     constants = {name: float(rows.max()) for name, rows in new_rows(state, 0).items()}
@@ -108,7 +109,7 @@ def fit_features(state: NextState, known: KnownItems, data: Histories) -> None:
         torch.autograd.backward(functional_call(loss, replaced, (next(batches).to(state.device),)))
         optimizer.step()
         scheduler.step()
-    known.embeddings = {name: rows.detach().cpu() for name, rows in embeddings.items()}
+    known.embeddings = {name: rows.detach().cpu().numpy() for name, rows in embeddings.items()}
 
 
 def _latest(data: Histories) -> Histories:
@@ -122,4 +123,5 @@ def _latest(data: Histories) -> Histories:
 def _batches(windows: Windows, batch_size: int, seed: int) -> Iterator[Batch]:
     """Yield the batches of one epoch after another, without end."""
     for epoch in count():
-        yield from map(windows.batch, windows.plan(batch_size, (seed, epoch)))
+        for index in windows.plan(batch_size, (seed, epoch)):
+            yield windows.batch(index).to("cpu")

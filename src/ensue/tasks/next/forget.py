@@ -11,7 +11,6 @@ from collections.abc import Collection
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from ensue.data.histories import Histories, Ids, keys_of, offsets_of, ranges
 from ensue.data.shared_runs import MAX_RUN, user_names
@@ -72,7 +71,7 @@ def records_of(records: Histories, users: Collection[str]) -> Histories:
 def _forget_histories(state: NextState, data: Histories, forgotten: Forgotten) -> None:
     """Remove whole histories: those remembered, their fingerprints, and what was counted of those that were learned."""
     prints = fingerprints(data).view(np.int64)
-    trained = state.training_hashes.numpy()
+    trained = state.training_hashes
     learned = np.isin(prints, trained) & (state.shared.min_users == 1)
     mine = {*keys_of(latest_events(data) if state.shared.min_users == 1 else _runs_of(data))}
     stays = np.array([key not in mine for key in keys_of(state.reservoir.histories)], np.bool_)
@@ -83,8 +82,8 @@ def _forget_histories(state: NextState, data: Histories, forgotten: Forgotten) -
     known = data.select(learned)
     kept = trained[~np.isin(trained, prints)]
     forgotten.add(COUNTS, "fingerprints of histories", len(trained) - len(kept))
-    state.training_hashes = torch.from_numpy(kept)
-    before = state.counting["popularity"].totals.clone()
+    state.training_hashes = kept
+    before = state.counting["popularity"].totals.copy()
     for module in _counting(state):
         module.forget(known)
     forgotten.add(COUNTS, "histories subtracted from counts", len(known))
@@ -94,7 +93,7 @@ def _forget_histories(state: NextState, data: Histories, forgotten: Forgotten) -
     state.metadata.sequences -= len(known)
     state.metadata.events -= len(known.ids)
     alone = (state.counting["popularity"].totals <= 0) & (before > 0)
-    _forget_values(state, np.flatnonzero(alone.numpy()).astype(np.int32), forgotten)
+    _forget_values(state, np.flatnonzero(alone).astype(np.int32), forgotten)
 
 
 def _runs_of(data: Histories) -> Histories:

@@ -5,28 +5,36 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from ensue.answers import Answer, Explanation
 from ensue.data.histories import Histories, Index
-from ensue.learning.state import evaluating
-from ensue.nn.item_head import Output
-from ensue.nn.topk import log_totals
+from ensue.lazy import lazy
+from ensue.learning.state import evaluating, is_network
 from ensue.records import History
 from ensue.settings import require_k
 from ensue.tasks.next.attributions import TESTED, Filters, Scored, ScoreFunction, answers, encode_records
-from ensue.tasks.next.dataset import Windows, hide_seen, seen_ids
+from ensue.tasks.next.baselines.counting import logarithm
+from ensue.tasks.next.batch import PaddedBatch, ScoredBatch, Scores
+from ensue.tasks.next.dataset import Windows, hide_seen, latest_windows
 from ensue.tasks.next.item_filter import ALL_ITEMS, MAX_SCORED, ItemFilter, Rules, top_items
-from ensue.tasks.next.item_index import ItemIndex
-from ensue.tasks.next.model import Model
-from ensue.tasks.next.nearest import ProductScores, multiplied, nearest, widened
+from ensue.tasks.next.model import Baseline, Model, Network
 from ensue.tasks.next.reranking import MIN_POOL, POOL
 from ensue.tasks.next.state import NextState
 from ensue.tasks.next.training_data import Exclusion
+from ensue.topk import log_totals
 from ensue.vocabulary import FIRST
+
+if TYPE_CHECKING:
+    import torch
+
+    from ensue.tasks.next import nearest
+    from ensue.tasks.next.item_index import ItemIndex
+else:
+    torch = lazy("torch")
+    nearest = lazy("ensue.tasks.next.nearest")
 
 CELLS = 2**21
 """Scores held at once (8 MB in float32): bounds memory whatever the catalogue. The allocator returns larger blocks to
@@ -78,7 +86,7 @@ def predict_each(
     if state.index is not None and pool <= MAX_SCORED:
         few = [len(one.few_ids) for one in {*filters} if one is not None and one.few_ids is not None]
         scored = max(SOME * state.index.facts.candidates, *few, 0)
-        score = partial(score_nearest, state, exclusion, state.index, pool)
+        score = partial(_score_nearest, state, exclusion, state.index, pool)
     size = max(1, CELLS // max(scored, LEAST) // (1 + TESTED * evidence))
     repeats = state.repeat_shares(exclusion) if rank_unknown else None
     found: list[Answer] = []
@@ -131,25 +139,29 @@ def _with_titles(answer: Answer, titles: Mapping[str, str]) -> Answer:
     return replace(answer, choices=choices)
 
 
-def scores(state: NextState, windows: Windows, index: Index, module: Model | None) -> tuple[Output, Tensor]:
+def scores(state: NextState, windows: Windows, index: Index, module: Model | None) -> tuple[ScoredBatch, Index]:
     """See :meth:`ensue.tasks.next.predictor.NextPredictor.scores`."""
-    chosen = evaluating(state.network if module is None else module)
-    device = state.device if chosen is state.model and state.schedule is not None else torch.device("cpu")
+    model = state.network if module is None else module
     batch = windows.batch(index)
+    scored = _network_scores(state, model, batch) if is_network(model) else cast(Baseline, model)(batch)
+    # Padding, unknown and removed items are no answers.
+    scored.scores[:, [*range(FIRST), *(state.metadata.forgotten or ())]] = -np.inf
+    return scored, batch.targets
+
+
+def _network_scores(state: NextState, network: object, batch: PaddedBatch) -> ScoredBatch:
+    """Return the scores of a network as arrays, which share the memory of its tensors on the CPU."""
+    device = state.device if network is state.model and state.schedule is not None else "cpu"
     with torch.no_grad():
-        output = chosen(batch.to(device))
-    weights = tuple(weight.cpu() for weight in output.weights)
-    shown = _without_placeholders(output.scores.float().cpu())
-    if state.metadata.forgotten:
-        shown = shown.index_fill(1, torch.tensor(state.metadata.forgotten), -torch.inf)
-    return Output(shown, weights), batch.targets
-
-
-def _without_placeholders(scores: Tensor) -> Tensor:
-    """Scores (targets, ids) with padding and unknown at -inf; copied only where a model scores them."""
-    if (scores[:, :FIRST] == -torch.inf).all():
-        return scores
-    return scores.index_fill(1, torch.arange(FIRST), -torch.inf)
+        output = evaluating(cast(Network, network))(batch.to(device))
+    scores = output.scores.float().cpu().numpy()
+    weights = tuple(weight.cpu().numpy() for weight in output.weights)
+    if (scores[:, :FIRST] == -np.inf).all():
+        return ScoredBatch(scores, weights)
+    # A model of anybody may score padding and unknown, and share the memory of its rows.
+    scores = scores.copy()
+    scores[:, :FIRST] = -np.inf
+    return ScoredBatch(scores, weights)
 
 
 def score_histories(
@@ -167,19 +179,25 @@ def score_histories(
         filters: of each history; ``None`` where no choices are asked for.
     """
     table, weights, rows, lengths = catalogue_scores(state, exclusion, histories)
-    best_ids, best_scores = torch.zeros(len(table), 0, dtype=torch.int64), table[:, :0]
-    if filters is not None:
-        best_ids, best_scores = top_items(table, k, filters)
+    best_ids, best_scores = top_items(table, k, filters) if filters is not None else top_items(table, 0, ())
     return Scored(
         totals=log_totals(table), best_ids=best_ids, best_scores=best_scores,
-        score_items=lambda ids: table.gather(1, ids), weights=weights, rows=rows, lengths=lengths,
+        score_items=lambda ids: np.take_along_axis(table, ids, 1), weights=weights, rows=rows, lengths=lengths,
         num_ids=len(state.vocabulary),
     )  # fmt: skip
 
 
+def _score_nearest(
+    state: NextState, exclusion: Exclusion, index: ItemIndex, k: int, histories: Histories, filters: Filters | None
+) -> Scored:
+    """Score candidates of an index; the whole catalogue where no history has an event to look up."""
+    score = partial(nearest.score_candidates, index=index) if histories.lengths.any() else score_histories
+    return score(state, exclusion, k, histories, filters)
+
+
 def catalogue_scores(
     state: NextState, exclusion: Exclusion, histories: Histories, module: Model | None = None
-) -> tuple[Tensor, tuple[Tensor, ...], list[int], list[int]]:
+) -> tuple[Scores, tuple[Scores, ...], list[int], list[int]]:
     """Return the scores of all ids after each history, (histories, ids): plain popularity after one without events.
 
     Args:
@@ -192,47 +210,14 @@ def catalogue_scores(
         The scores, the weights behind them, each history's row in those (-1 without events), and how many of its
         latest events have weights.
     """
-    filled, windows, rows, lengths = _latest_windows(histories, (module or state.network).reach)
-    every = np.arange(len(filled))
-    table, weights = scores(state, windows, every, module)[0] if len(filled) else Output(torch.empty(0), ())
+    filled, windows, rows, lengths = latest_windows(histories, (module or state.network).reach)
+    num_ids = len(state.vocabulary)
+    scored = ScoredBatch(np.empty((0, num_ids), np.float32))
     if len(filled):
-        table = hide_seen(table, histories, histories.offsets[1:][filled] - 1, exclusion)
+        scored, _ = scores(state, windows, np.arange(len(filled)), module)
+    table = hide_seen(scored.scores, histories, histories.offsets[1:][filled] - 1, exclusion)
     if len(filled) < len(histories):
-        filled_table, popular = table, state.counting["popularity"].shares().log()
-        table = popular.repeat(len(histories), 1)
-        if len(filled):
-            table[filled] = filled_table
-    return table, weights, rows, lengths
-
-
-def _latest_windows(histories: Histories, reach: int | None) -> tuple[Index, Windows, list[int], list[int]]:
-    """Return which histories hold events, their windows, and of each history its window (or -1) and its length."""
-    filled = np.flatnonzero(histories.lengths)
-    rows, lengths = np.full(len(histories), -1), np.zeros(len(histories), np.int64)
-    windows = Windows(histories.select(filled), reach, last_only=True)
-    rows[filled], lengths[filled] = np.arange(len(filled)), windows.stops - windows.starts
-    return filled, windows, rows.tolist(), lengths.tolist()
-
-
-def score_nearest(
-    state: NextState, exclusion: Exclusion, index: ItemIndex, k: int, histories: Histories, filters: Filters | None
-) -> Scored:
-    """Score candidates of an index after each history; see :func:`score_histories`."""
-    filled, windows, rows, lengths = _latest_windows(histories, state.network.reach)
-    if not len(filled):
-        return score_histories(state, exclusion, k, histories, filters)
-    seen_after_events = seen_ids(histories, histories.offsets[1:][filled] - 1, exclusion)
-    seen = torch.zeros(len(histories), seen_after_events.shape[1], dtype=torch.int64)
-    seen[filled] = seen_after_events
-    product = multiplied(state, windows, np.arange(len(filled)))
-    product_scores = ProductScores(
-        product=product, rows=torch.tensor(rows), counts=state.counting["popularity"].totals, seen=seen
-    )
-    totals_only = all(one is not None and one.few_ids is not None for one in filters or ())
-    num = widened(k, filters or ()) + seen.shape[1]  # what is hidden may be what is found first
-    found = nearest(index, product_scores, num, totals_only=totals_only)
-    best_ids, best_scores = found.best(k, filters) if filters is not None else (found.ids[:, :0], found.scores[:, :0])
-    return Scored(
-        totals=found.totals, best_ids=best_ids, best_scores=best_scores, score_items=found.product_scores.score,
-        weights=product.weights, rows=rows, lengths=lengths, num_ids=len(state.vocabulary),
-    )  # fmt: skip
+        filled_table = table
+        table = np.repeat(logarithm(state.counting["popularity"].shares())[None], len(histories), axis=0)
+        table[filled] = filled_table
+    return table, scored.weights, rows, lengths

@@ -22,22 +22,29 @@ from functools import cache
 from itertools import accumulate
 from math import isfinite
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
-import torch
-from torch import Tensor
-from torch.nn import functional
 
 from ensue.data.files import answering
 from ensue.data.histories import IGNORE, KINDS, NUMBER, TEXT, TIME, Items
 from ensue.errors import SettingError
+from ensue.lazy import lazy
 from ensue.nn.validation import LARGEST_COUNT, require_number, require_table
 from ensue.store.folder import read_file, read_json
-from ensue.store.pack import pack, read_tensors, tensor_bytes, unpack
-from ensue.text.encoder import PROBE, Encoder
+from ensue.store.pack import pack, read_arrays, tensor_bytes, unpack
 from ensue.text.vectors import read_vectors
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from ensue.text import encoder as sentence_encoders
+else:
+    torch = lazy("torch")
+    sentence_encoders = lazy("ensue.text.encoder")
 
 TABLE, ENCODER, EMBEDDINGS = "items.parquet", "items.json", "item_features.safetensors"
 """Files of a model folder."""
@@ -51,7 +58,8 @@ KNOTS = 9
 _WORDS = r"[\w--_]+"
 
 
-Cells = tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]
+Vectors = npt.NDArray[np.float32]
+Cells = tuple[npt.NDArray[np.int64], Vectors]
 """Tokens and weights of one column, (items, width) each; token 0 stands for none and has weight 0."""
 
 
@@ -76,7 +84,7 @@ class ColumnEncoder:
     kind: str
     values: tuple[str, ...] = ()
     knots: tuple[float, ...] = ()
-    vectors: Tensor | None = None
+    vectors: Vectors | None = None
     sentence_encoder: str = ""
     probe: tuple[float, ...] = ()
 
@@ -90,7 +98,7 @@ class ColumnEncoder:
         if list(tokens) != sorted({*tokens}) or (self.values if self.kind in (NUMBER, TIME) else self.knots):
             raise ValueError(f"column {self.name} has values that are not those of a {self.kind}, sorted")
         if self.vectors is not None:
-            require_table("vectors", self.vectors, torch.float32, [len(self.values), None])
+            require_table("vectors", self.vectors, np.float32, [len(self.values), None])
             require_number("vectors", self.vectors, LARGEST_COUNT, -LARGEST_COUNT)
 
     @property
@@ -134,13 +142,13 @@ class FeatureEncoder:
                 continue
             column = items.columns[name].filter(trained)
             if kind == TEXT and encoder:
-                probe = _sentence_encoder(encoder).vectors([PROBE])[0].tolist()
+                probe = _sentence_encoder(encoder).vectors([sentence_encoders.PROBE])[0].tolist()
                 encoders.append(ColumnEncoder(name, kind, sentence_encoder=encoder, probe=tuple(probe)))
             elif kind == TEXT and vectors:
                 words = _pieces(items.columns[name], kind).explode().drop_nulls().unique().sort()
                 file_vectors = read_vectors(vectors, words.to_list())
                 values, matrix = words.filter(pl.Series(file_vectors.known)), file_vectors.matrix[file_vectors.known]
-                encoders.append(ColumnEncoder(name, kind, tuple(values), vectors=torch.from_numpy(matrix)))
+                encoders.append(ColumnEncoder(name, kind, tuple(values), vectors=matrix))
             elif kind in (NUMBER, TIME):
                 numbers = column.cast(pl.Float64).drop_nulls().to_numpy()
                 knots = np.unique(np.quantile(numbers, np.linspace(0, 1, KNOTS))) if len(numbers) else np.zeros(0)
@@ -151,13 +159,13 @@ class FeatureEncoder:
                 encoders.append(ColumnEncoder(name, kind, tuple(sorted(counts["piece"].head(MAX_VALUES)))))
         return cls(encoders)
 
-    def encode(self, items: Items) -> tuple[Tensor, Tensor]:
+    def encode(self, items: Items) -> Cells:
         """Return the tokens and weights of some items, (items, width) each; the first token of all items is 0."""
         pairs = zip(self.columns, accumulate((column.num_tokens for column in self.columns), initial=1), strict=False)
         parts = [(np.zeros((len(items), 1), np.int64), np.ones((len(items), 1), np.float32))]
         parts += [_encode(column, first, items.columns[column.name]) for column, first in pairs if column.num_tokens]
         tokens, weights = (np.concatenate(arrays, axis=1) for arrays in zip(*parts, strict=True))
-        return torch.from_numpy(tokens), torch.from_numpy(weights)
+        return tokens, weights
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,7 +176,7 @@ class _Description:
     title: str
     id_column: str
     encoder: tuple[ColumnEncoder, ...]
-    embeddings: dict[str, Tensor]
+    embeddings: dict[str, Vectors]
 
     def __post_init__(self) -> None:
         """Check that the parts are of one table."""
@@ -190,7 +198,7 @@ class KnownItems:
             of the tokens; the row of an item is their weighted sum.
     """
 
-    def __init__(self, items: Items, encoder: FeatureEncoder, embeddings: Mapping[str, Tensor]) -> None:
+    def __init__(self, items: Items, encoder: FeatureEncoder, embeddings: Mapping[str, Vectors]) -> None:
         self.items, self.encoder, self.embeddings = items, encoder, embeddings
         self.titles = items.titles()
 
@@ -216,7 +224,7 @@ class KnownItems:
         Raises:
             ValueError: the files do not fit each other or the network.
         """
-        described = unpack(_Description, read_json(folder, ENCODER), read_tensors(folder, EMBEDDINGS))
+        described = unpack(_Description, read_json(folder, ENCODER), read_arrays(folder, EMBEDDINGS))
         with answering(folder / TABLE):
             table = pl.read_parquet(io.BytesIO(read_file(folder, TABLE)))
         if dict(table.schema) != {_ID: pl.String, **dict.fromkeys(described.kinds, pl.String)}:
@@ -225,12 +233,12 @@ class KnownItems:
             raise ValueError(f"{TABLE} holds an item twice")
         items = Items(table[_ID], table.drop(_ID), described.kinds, described.title, described.id_column)
         encoder = FeatureEncoder(described.encoder)
-        for name, tensor in described.embeddings.items():
+        for name, array in described.embeddings.items():
             rows = parameters.get(name)
             if rows is None or len(rows) != num_ids:
                 raise ValueError(f"{EMBEDDINGS}: {name} is not a table of items of the network")
-            require_table(name, tensor, torch.float32, [encoder.num_tokens, rows[0].numel()])
-            require_number(name, tensor, LARGEST_COUNT, -LARGEST_COUNT)
+            require_table(name, array, np.float32, [encoder.num_tokens, rows[0].numel()])
+            require_number(name, array, LARGEST_COUNT, -LARGEST_COUNT)
         return cls(items, encoder, described.embeddings)
 
 
@@ -242,7 +250,9 @@ def embed_tokens(embedding: Tensor, tokens: Tensor, weights: Tensor) -> Tensor:
         tokens: (items, tokens); 0 fills up.
         weights: (items, tokens) the weight of each token, 0 for those that fill up.
     """
-    return functional.embedding_bag(tokens, embedding, mode="sum", per_sample_weights=weights.to(embedding.dtype))
+    return torch.nn.functional.embedding_bag(
+        tokens, embedding, mode="sum", per_sample_weights=weights.to(embedding.dtype)
+    )
 
 
 def _encode(encoder: ColumnEncoder, first: int, column: pl.Series) -> Cells:
@@ -264,7 +274,7 @@ def _encode(encoder: ColumnEncoder, first: int, column: pl.Series) -> Cells:
     tokens_of_rows = pieces.join(known, on="piece", how="inner", maintain_order="left")
     if encoder.vectors is not None:
         sums = np.zeros((len(column), encoder.num_tokens), np.float32)
-        np.add.at(sums, tokens_of_rows["row"].to_numpy(), encoder.vectors.numpy()[tokens_of_rows["token"] - first])
+        np.add.at(sums, tokens_of_rows["row"].to_numpy(), encoder.vectors[tokens_of_rows["token"] - first])
         return _components(sums, first)
     # The n-th token of a row goes to column n - 1; a row keeps its first tokens.
     tokens_of_rows = tokens_of_rows.with_columns(pl.col("row").cum_count().over("row").alias("number"))
@@ -276,16 +286,16 @@ def _encode(encoder: ColumnEncoder, first: int, column: pl.Series) -> Cells:
     return tokens, ((tokens > 0) / np.sqrt(lengths)).astype(np.float32)
 
 
-def _components(vectors: npt.NDArray[np.float32], first: int) -> Cells:
+def _components(vectors: Vectors, first: int) -> Cells:
     """Return a token for each component of (items, width) vectors, weighted by the component of the unit vector."""
     tokens = np.broadcast_to(np.arange(first, first + vectors.shape[1]), vectors.shape)
     return tokens, vectors / np.linalg.norm(vectors, axis=1, keepdims=True).clip(min=1e-12)
 
 
 @cache
-def _sentence_encoder(name: str) -> Encoder:
+def _sentence_encoder(name: str) -> sentence_encoders.Encoder:
     """Return an encoder, which is read once."""
-    return Encoder(name, torch.device("cpu"))
+    return sentence_encoders.Encoder(name, torch.device("cpu"))
 
 
 def _pieces(column: pl.Series, kind: str) -> pl.Series:

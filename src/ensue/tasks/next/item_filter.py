@@ -13,14 +13,13 @@ from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from ensue.data.histories import Items
+from ensue.data.histories import Index, Items
 from ensue.errors import DataError
-from ensue.nn.topk import topk
+from ensue.tasks.next.batch import Scores
 from ensue.tasks.next.item_columns import ItemColumns, Mask
 from ensue.tasks.next.reranking import Reranker
+from ensue.topk import topk
 from ensue.vocabulary import FIRST, Vocabulary
 
 if TYPE_CHECKING:  # imports scipy
@@ -95,7 +94,7 @@ class ItemFilter:
         reranker: chooses among the best permitted items.
     """
 
-    mask: Tensor = field(repr=False)
+    mask: Mask = field(repr=False)
     rules: Rules = field(repr=False)
     reranker: Reranker | None = None
 
@@ -119,14 +118,14 @@ class ItemFilter:
     @cached_property
     def num_permitted(self) -> int:
         """Number of items of the vocabulary that may be answers."""
-        return int(np.count_nonzero(self.mask.numpy()))
+        return int(np.count_nonzero(self.mask))
 
     @cached_property
-    def few_ids(self) -> Tensor | None:
+    def few_ids(self) -> Index | None:
         """(ids,) all permitted ones, rising, where an index does better to score them all; else ``None``."""
         if self.num_permitted > max(MAX_SCORED, min(self.num_ids // MIN_SHARE, MAX_SHARED)):
             return None
-        return self.mask.nonzero()[:, 0]
+        return np.flatnonzero(self.mask)
 
 
 Conditions = tuple[tuple[str, float], ...]
@@ -210,7 +209,7 @@ class FilterCache:
         for text, now in conditions:
             assert columns is not None
             mask &= columns.truth(text, now).true
-        item_filter = ItemFilter(torch.from_numpy(mask), rules)
+        item_filter = ItemFilter(mask, rules)
         if all(len(ids) >= MIN_CACHED_ITEMS for ids in chain(rules.exclude, rules.allow)):
             self._keep(key, item_filter, num_ids)
         return item_filter
@@ -246,16 +245,16 @@ def _key(ids: Collection[str]) -> Hashable:
     return len(ids), hash(joined if joined.count("\0") == len(ids) - 1 else tuple(ids))
 
 
-def rows_by_filter(filters: Sequence[ItemFilter | None]) -> Iterator[tuple[Tensor, ItemFilter | None]]:
+def rows_by_filter(filters: Sequence[ItemFilter | None]) -> Iterator[tuple[Index, ItemFilter | None]]:
     """Yield the rows that have the same filter, and that filter."""
     rows: dict[int, list[int]] = {}
     for row, item_filter in enumerate(filters):
         rows.setdefault(id(item_filter), []).append(row)
     for same in rows.values():
-        yield torch.tensor(same), filters[same[0]]
+        yield np.array(same), filters[same[0]]
 
 
-def top_items(scores: Tensor, k: int, filters: Sequence[ItemFilter | None]) -> tuple[Tensor, Tensor]:
+def top_items(scores: Scores, k: int, filters: Sequence[ItemFilter | None]) -> tuple[Index, Scores]:
     """Return the ids and the scores of the ``k`` highest permitted scores of each row, falling; -inf beyond.
 
     Args:
@@ -267,11 +266,11 @@ def top_items(scores: Tensor, k: int, filters: Sequence[ItemFilter | None]) -> t
         best, ids = topk(scores, k)
         return ids, best
     k = min(k, scores.shape[1])
-    ids = torch.zeros(len(scores), k, dtype=torch.int64)
-    best = scores.new_full((len(scores), k), -torch.inf)
+    ids = np.zeros((len(scores), k), np.int64)
+    best = np.empty((len(scores), k), np.float32)
     for rows, item_filter in rows_by_filter(filters):
         shown = scores if len(rows) == len(scores) else scores[rows]
         if item_filter is not None:
-            shown = shown.masked_fill(~item_filter.mask, -torch.inf)
+            shown = np.where(item_filter.mask, shown, np.float32(-np.inf))
         best[rows], ids[rows] = topk(shown, k)
     return ids, best

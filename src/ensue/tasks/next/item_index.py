@@ -16,20 +16,27 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from safetensors.torch import load
-from torch import Tensor
 
-from ensue.nn.item_head import Product
+from ensue import kernels
+from ensue.lazy import lazy
 from ensue.nn.topk import import_faiss, log_totals, topk
 from ensue.nn.validation import require_ids, require_table
 from ensue.settings import LARGEST
-from ensue.store.pack import tensor_bytes
+from ensue.store.pack import Array, arrays_in, tensor_bytes
 from ensue.vocabulary import FIRST, PADDING
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from ensue.nn.item_head import Product
+else:
+    torch = lazy("torch")
 
 LARGE = 100_000
 """Values from which answers come from an index. There an exact answer costs little more than one by an index (SANSR of
@@ -97,20 +104,20 @@ class ItemIndex:
         )
         """(sample,) ids, rising: evenly spread over ids, which are in order of arrival."""
         self._sample_vectors: Tensor | None = None
-        self._listed: tuple[Tensor, Tensor] | None = None
+        self._listed: tuple[Ids, Tensor] | None = None
 
-    @torch.no_grad()
     def sample_vectors(self, product: Product) -> Tensor:
         """Return the vectors of the sample, (sample, dim), cached until :meth:`clear_cache`."""
         if self._sample_vectors is None:
-            self._sample_vectors = product.rows(self.sample)
+            with torch.no_grad():
+                self._sample_vectors = product.rows(self.sample)
         return self._sample_vectors
 
-    @torch.no_grad()
-    def vectors_of(self, product: Product, ids: Tensor) -> Tensor:
+    def vectors_of(self, product: Product, ids: Ids) -> Tensor:
         """Return the vectors of a filter's ids, (ids, dim); those of the latest filter are cached as well."""
         if self._listed is None or self._listed[0] is not ids:
-            self._listed = ids, product.rows(ids)
+            with torch.no_grad():
+                self._listed = ids, product.rows(torch.from_numpy(ids))
         return self._listed[1]
 
     def clear_cache(self) -> None:
@@ -130,11 +137,11 @@ class ItemIndex:
         parameters: dict[str, Any] = {"nprobe": probed or self.facts.probed}
         if bits is not None:
             parameters = {"nprobe": self.facts.lists, "sel": faiss.IDSelectorBitmap(len(bits), faiss.swig_ptr(bits))}
-        faiss.omp_set_num_threads(torch.get_num_threads())  # of this thread
+        faiss.omp_set_num_threads(kernels.num_threads())  # of this thread
         _, rows = self._index.search(_queries(product), k, params=faiss.SearchParametersIVF(**parameters))
         return torch.from_numpy(np.where(rows >= 0, rows + FIRST, PADDING))
 
-    def tensors(self) -> dict[str, Tensor]:
+    def arrays(self) -> dict[str, Array]:
         """Return what the index is made of, for a file; faiss's own format is not read, for faiss trusts it.
 
         Returns:
@@ -160,45 +167,44 @@ class ItemIndex:
                 packer.unpack_all(faiss.swig_ptr(source), faiss.swig_ptr(target))
             lists[rows], codes[rows] = number, plain.reshape(-1, size)[:length]
         centroids = faiss.downcast_index(index.quantizer).reconstruct_n(0, index.nlist)
-        arrays = {"centroids": centroids, "words": words.reshape(index.pq.M, -1, PAIR), "list": lists, "codes": codes}
-        return {name: torch.from_numpy(array) for name, array in arrays.items()}
+        return {"centroids": centroids, "words": words.reshape(index.pq.M, -1, PAIR), "list": lists, "codes": codes}
 
     def to_bytes(self) -> bytes:
         """Return the index for another process: its facts as one line of JSON, then the bytes of a file of tensors."""
-        return json.dumps(asdict(self.facts)).encode() + b"\n" + tensor_bytes(self.tensors())
+        return json.dumps(asdict(self.facts)).encode() + b"\n" + tensor_bytes(self.arrays())
 
     @classmethod
     def from_bytes(cls, data: bytes) -> ItemIndex:
         """Return the index of :meth:`to_bytes`."""
-        facts_line, _, tensors = data.partition(b"\n")
+        facts_line, _, tables = data.partition(b"\n")
         facts = IndexFacts(**json.loads(facts_line))
-        return cls.restored(load(tensors), facts, facts.items)
+        return cls.restored(arrays_in(bytearray(tables), Path(FILE)), facts, facts.items)
 
     @classmethod
-    def restored(cls, tensors: Mapping[str, Tensor], facts: IndexFacts, num_items: int) -> ItemIndex:
-        """Make the index of :meth:`tensors`: its lists are filled with the codes of their items.
+    def restored(cls, arrays: Mapping[str, Array], facts: IndexFacts, num_items: int) -> ItemIndex:
+        """Make the index of :meth:`arrays`: its lists are filled with the codes of their items.
 
         Args:
-            tensors: of a file, whoever wrote it.
+            arrays: of a file, whoever wrote it.
             facts: as ``settings.json`` has them.
             num_items: size of the catalogue, which may have grown since.
 
         Raises:
             SettingError: the extra is missing.
-            ValueError: the tensors or the facts do not fit together.
+            ValueError: the arrays or the facts do not fit together.
         """
         limits = {"items": num_items, "lists": facts.items, "probed": facts.lists, "candidates": LARGEST}
         for name, limit in {**limits, "sample": facts.items}.items():
             if not 1 <= (size := getattr(facts, name)) <= limit:
                 raise ValueError(f"{name} of the index is {size}; it must be from 1 to {limit}")
-        pairs = len(tensors["words"])
-        require_table("words", tensors["words"], torch.float32, (pairs, WORDS, PAIR))
-        require_table("centroids", tensors["centroids"], torch.float32, (facts.lists, PAIR * pairs))
-        require_table("codes", tensors["codes"], torch.uint8, (facts.items, -(-pairs // 2)))
-        require_table("list", tensors["list"], torch.int32, (facts.items,))
-        require_ids("list", tensors["list"], facts.lists)
+        pairs = len(arrays["words"])
+        require_table("words", arrays["words"], np.float32, (pairs, WORDS, PAIR))
+        require_table("centroids", arrays["centroids"], np.float32, (facts.lists, PAIR * pairs))
+        require_table("codes", arrays["codes"], np.uint8, (facts.items, -(-pairs // 2)))
+        require_table("list", arrays["list"], np.int32, (facts.items,))
+        require_ids("list", arrays["list"], facts.lists)
         faiss = import_faiss()
-        centroids, words, lists, codes = (tensors[key].numpy() for key in ("centroids", "words", "list", "codes"))
+        centroids, words, lists, codes = (arrays[key] for key in ("centroids", "words", "list", "codes"))
         coarse = faiss.IndexFlatIP(PAIR * pairs)
         coarse.add(np.ascontiguousarray(centroids))
         plain = faiss.IndexIVFPQ(coarse, PAIR * pairs, facts.lists, pairs, BITS, faiss.METRIC_INNER_PRODUCT)
@@ -216,7 +222,6 @@ class ItemIndex:
         return cls(index, facts)
 
 
-@torch.no_grad()
 def make_index(product: Product, num_ids: int, total: Callable[[ItemIndex], Tensor]) -> ItemIndex:
     """Index a model's item side, and measure how well that does for some histories.
 
@@ -229,7 +234,7 @@ def make_index(product: Product, num_ids: int, total: Callable[[ItemIndex], Tens
         SettingError: the extra is missing.
     """
     faiss = import_faiss()
-    faiss.omp_set_num_threads(torch.get_num_threads())
+    faiss.omp_set_num_threads(kernels.num_threads())
     items, queries = num_ids - FIRST, _queries(product)
     lists = max(1, min(round(items**0.5), items // LEARNED))
     width = queries.shape[1]

@@ -27,12 +27,12 @@ class ItemSimilarity:
         self.num_ids = num_ids = len(vocabulary)
         self._features: csr_array | None = None
         if known_items is None:
-            self._totals = np.maximum(np.asarray(cooccurrence.totals, dtype=np.float64), 1.0)
-            pairs = np.asarray(cooccurrence.counts), cooccurrence.columns, cooccurrence.rows
+            self._totals = np.maximum(cooccurrence.totals.astype(np.float64), 1.0)
+            pairs = cooccurrence.counts, cooccurrence.columns, cooccurrence.rows
             directed = csr_array(pairs, shape=(num_ids, num_ids))
             self._counts = (directed + directed.T).tocsr()
             return
-        tokens, weights = (part.numpy() for part in known_items.encoder.encode(known_items.items))
+        tokens, weights = known_items.encoder.encode(known_items.items)
         ids = vocabulary.ids(known_items.items.ids.to_list())
         # Token 0 is the same for all items and says nothing.
         row, column = tokens.nonzero()

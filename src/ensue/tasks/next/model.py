@@ -1,87 +1,31 @@
 """Interfaces of the models of task ``next``: required methods and optional hooks.
 
 Hooks are found by their names (``isinstance`` with a protocol). A model of anybody inherits from torch alone;
-:class:`ItemNetwork` is what the networks here share beside their equations.
+:class:`ensue.tasks.next.network.ItemNetwork` is what the networks here share beside their equations.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Annotated, NamedTuple, Protocol, Self, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-import torch
-from torch import Tensor, nn
+import numpy as np
+import numpy.typing as npt
 
 from ensue.data.histories import Histories, Ids
-from ensue.nn.item_head import ItemHead, ItemLayer, Output, Product, with_rows_of
+from ensue.tasks.next.batch import Batch, PaddedBatch, ScoredBatch
 
-Counts: TypeAlias = Annotated[Tensor, torch.float32]
-"""Counts of events, some of them weighted."""
+if TYPE_CHECKING:
+    from torch import Tensor
 
-
-class Batch(NamedTuple):
-    """Padded histories and the steps whose next event is predicted.
-
-    Attributes:
-        ids: (batch, time) ids, padded with 0 at the end.
-        mask: (batch, time) True where an event is.
-        times: (batch, time) float64 seconds as in the data; 0 where it has no clock. Float32 would blur the ages of
-            histories that last longer than half a year.
-        target_mask: (batch, time) True where the model predicts what follows this event.
-        targets: (targets,) the ids that really followed, in row order; empty when they are not known.
-    """
-
-    ids: Tensor
-    mask: Tensor
-    times: Tensor
-    target_mask: Tensor
-    targets: Tensor
-
-    @property
-    def num_targets(self) -> int:
-        """Number of target steps: the weight of this batch's mean loss."""
-        return int(self.targets.shape[0])
-
-    def to(self, device: torch.device) -> Batch:
-        """Return the batch on another device."""
-        return Batch(*(tensor.to(device, non_blocking=True) for tensor in self))
-
-    def split(self, num_targets: int) -> Iterator[Batch]:
-        """Yield the rows in parts of about ``num_targets`` target steps, one row at least, without their targets."""
-        parts = self.target_mask.sum(1).cumsum(0) // num_targets
-        start = 0
-        for size in torch.unique_consecutive(parts, return_counts=True)[1].tolist() or [0]:
-            rows = slice(start, start + size)
-            yield Batch(self.ids[rows], self.mask[rows], self.times[rows], self.target_mask[rows], self.targets[:0])
-            start += size
-
-
-def following_ids(batch: Batch) -> Tensor:
-    """Return (batch, time) the id that follows each target step, padding elsewhere."""
-    following = torch.zeros_like(batch.ids)
-    following[batch.target_mask] = batch.targets.to(following.dtype)
-    return following
-
-
-def session_ids(batch: Batch) -> Tensor:
-    """Return (targets, 2 x time) the ids of each target's session as far as the batch holds it, targets included."""
-    row, _ = batch.target_mask.nonzero(as_tuple=True)
-    return torch.cat([batch.ids, following_ids(batch)], dim=1)[row]
+    from ensue.nn.item_head import Output, Product
 
 
 class Model(Protocol):
-    """An ``nn.Module`` that is made of ``(settings, num_ids)`` and scores what follows."""
+    """A model that is made of ``(settings, num_ids)`` and scores what follows: a network or a baseline."""
 
     @property
     def reach(self) -> int | None:
         """Receptive field: the number of earlier events that can change a step's scores; ``None`` for all."""
-        ...
-
-    def __call__(self, batch: Batch) -> Output:
-        """Scores (targets, ids) before normalising, and the weights behind them, (batch, time, time) each.
-
-        The columns of padding and unknown are ignored: they are set to -inf wherever scores are taken.
-        """
         ...
 
     def grow(self, num_ids: int) -> Model:
@@ -91,53 +35,33 @@ class Model(Protocol):
 
 @runtime_checkable
 class Network(Model, Protocol):
-    """A model that is trained."""
+    """An ``nn.Module`` that is trained."""
+
+    def __call__(self, batch: Batch) -> Output:
+        """Scores (targets, ids) before normalising, and the weights behind them, (batch, time, time) each.
+
+        The columns of padding and unknown are ignored: they are set to -inf wherever scores are taken.
+        """
+        ...
 
     def loss(self, batch: Batch) -> Tensor:
         """The mean over the batch's targets, in nats."""
         ...
 
 
-class ItemNetwork(nn.Module):
-    """A network whose equations are :meth:`encode`; its item head or its output layer scores.
-
-    A subclass is made of ``(settings, num_ids)``, keeps its ``settings``, and has one submodule that is an
-    :class:`~ensue.nn.item_head.ItemHead` or an :class:`~ensue.nn.item_head.ItemLayer`.
-    """
-
-    @property
-    def head(self) -> ItemHead | ItemLayer:
-        """The submodule that scores items."""
-        return next(module for module in self.children() if isinstance(module, ItemHead | ItemLayer))
-
-    def encode(self, batch: Batch) -> tuple[Tensor, *tuple[Tensor, ...]]:
-        """Return the query of each target step, (targets, dim), and the attention weights, each (batch, time, time)."""
-        raise NotImplementedError
-
-    def grow(self, num_ids: int) -> Self:
-        """Return this network resized for more ids. New ids start at random, with the lowest bias of the known ones."""
-        return with_rows_of(self, type(self)(self.settings, num_ids))
-
-    def forward(self, batch: Batch) -> Output:
-        """Return the scores of all ids, (targets, ids), and the attention weights of :meth:`encode`."""
-        product = self.product(batch)
-        return Output(self.head.scores(product), product.weights)
-
-    def product(self, batch: Batch) -> Product:
-        """Return the scores as a product."""
-        return self.head.product(*self.encode(batch))
-
-    def loss(self, batch: Batch) -> Tensor:
-        """Return the cross-entropy, a mean over the targets in nats; padding and unknown are no candidates."""
-        return self.head.loss(self.encode(batch)[0], batch.targets)
-
-
 @runtime_checkable
 class Baseline(Model, Protocol):
     """A model that is counted."""
 
-    totals: Tensor
+    totals: npt.NDArray[np.float32]
     """(ids,) how often each value occurs."""
+
+    def __call__(self, batch: PaddedBatch) -> ScoredBatch:
+        """Scores (targets, ids) before normalising, and the weights behind them, (batch, time, time) each.
+
+        The columns of padding and unknown are ignored: they are set to -inf wherever scores are taken.
+        """
+        ...
 
     def count(self, histories: Histories) -> None:
         """Add encoded histories."""
@@ -147,7 +71,7 @@ class Baseline(Model, Protocol):
         """Return these counts resized for more ids, which start at 0."""
         ...
 
-    def shares(self) -> Tensor:
+    def shares(self) -> npt.NDArray[np.float32]:
         """(ids,) each value's share of all events."""
         ...
 

@@ -17,15 +17,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ensue import metrics
 from ensue.data.histories import Histories, Index
 from ensue.learning.state import evaluating
+from ensue.metrics import Floats
 from ensue.nn.item_head import Product
 from ensue.nn.topk import has_faiss, topk
-from ensue.tasks.next.dataset import Windows
+from ensue.tasks.next.attributions import Filters, Scored
+from ensue.tasks.next.batch import Scores
+from ensue.tasks.next.dataset import Windows, latest_windows, seen_ids
 from ensue.tasks.next.item_filter import ItemFilter, rows_by_filter
 from ensue.tasks.next.item_index import LARGE, ItemIndex, make_index
 from ensue.tasks.next.model import Multiplies
 from ensue.tasks.next.state import NextState
+from ensue.tasks.next.training_data import Exclusion
 from ensue.vocabulary import FIRST, PADDING
 
 PROBED_FOR_TOTALS = 8
@@ -161,7 +166,7 @@ class Nearest:
         for rows, item_filter in rows_by_filter(filters):
             ids, scores = self.ids[rows], self.scores[rows]
             if item_filter is not None:
-                ids, scores = self._permitted(rows, item_filter, k)
+                ids, scores = self._permitted(torch.from_numpy(rows), item_filter, k)
             values, columns = topk(scores, k)
             width = values.shape[1]
             best[rows, :width], best_ids[rows, :width] = values, ids.gather(1, columns)
@@ -172,16 +177,18 @@ class Nearest:
         few_ids = item_filter.few_ids
         if few_ids is not None:
             chosen = self.product_scores.select(rows)
-            scores = chosen.score(few_ids, self.index.vectors_of(chosen.product, few_ids))
-            return few_ids.expand(len(rows), -1), scores
+            scored_ids = torch.from_numpy(few_ids)
+            scores = chosen.score(scored_ids, self.index.vectors_of(chosen.product, few_ids))
+            return scored_ids.expand(len(rows), -1), scores
+        is_permitted = torch.from_numpy(item_filter.mask)
         ids = self.ids[rows]
-        scores = self.scores[rows].masked_fill(~item_filter.mask[ids], -torch.inf)
+        scores = self.scores[rows].masked_fill(~is_permitted[ids], -torch.inf)
         if not bool(((scores > -torch.inf).sum(1) < k).any()):
             return ids, scores
         chosen = self.product_scores.select(rows)
         num = min(max(2 * k, self.index.facts.candidates), chosen.num_ids)
         ids = _joined([ids, _search(self.index, chosen, num, item_filter)])
-        return ids, chosen.score(ids).masked_fill(~item_filter.mask[ids], -torch.inf)
+        return ids, chosen.score(ids).masked_fill(~is_permitted[ids], -torch.inf)
 
 
 def nearest(index: ItemIndex, product_scores: ProductScores, k: int, *, totals_only: bool = False) -> Nearest:
@@ -240,13 +247,13 @@ def _search(
     size, probed = num, None
     if totals_only:
         size, probed = max(1, num // 2), max(1, index.facts.probed // PROBED_FOR_TOTALS)
-    bits = None if item_filter is None else np.packbits(item_filter.mask[FIRST:].numpy(), bitorder="little")
+    bits = None if item_filter is None else np.packbits(item_filter.mask[FIRST:], bitorder="little")
     nearest_ids = index.search(product_scores.product, size, probed=probed, bits=bits)
     if bool(product_scores.filled.all()):
         return nearest_ids
     counts = product_scores.counts
     if item_filter is not None:
-        counts = counts.masked_fill(~item_filter.mask, 0)
+        counts = counts * torch.from_numpy(item_filter.mask)
     high, popular_ids = counts.topk(num)
     ids = torch.where(high > 0, popular_ids, PADDING).repeat(len(product_scores.rows), 1)
     ids[product_scores.filled] = torch.nn.functional.pad(nearest_ids, (0, num - size))
@@ -299,7 +306,75 @@ def multiplied(state: NextState, windows: Windows, index: Index) -> Product:
     network = cast(Multiplies, state.network)  # to ask a protocol at every answer takes a tenth of its time
     evaluating(state.network)
     with torch.no_grad():
-        return network.product(windows.batch(index))
+        return network.product(windows.batch(index).to("cpu"))
+
+
+def score_candidates(
+    state: NextState,
+    exclusion: Exclusion,
+    k: int,
+    histories: Histories,
+    filters: Filters | None,
+    *,
+    index: ItemIndex,
+) -> Scored:
+    """Score candidates of an index after each history, one of which has an event at least.
+
+    Args:
+        state: of the predictor.
+        exclusion: which items of a history are at -inf.
+        k: choices.
+        histories: in its vocabulary.
+        filters: of each history; ``None`` where no choices are asked for.
+        index: of a large catalogue.
+    """
+    filled, windows, rows, lengths = latest_windows(histories, state.network.reach)
+    seen_after_events = seen_ids(histories, histories.offsets[1:][filled] - 1, exclusion)
+    seen = np.zeros((len(histories), seen_after_events.shape[1]), np.int64)
+    seen[filled] = seen_after_events
+    product = multiplied(state, windows, np.arange(len(filled)))
+    product_scores = _product_scores(state, product, np.array(rows), seen)
+    totals_only = all(one is not None and one.few_ids is not None for one in filters or ())
+    num = widened(k, filters or ()) + seen.shape[1]  # what is hidden may be what is found first
+    candidates = nearest(index, product_scores, num, totals_only=totals_only)
+    best_ids, best_scores = candidates.ids[:, :0], candidates.scores[:, :0]
+    if filters is not None:
+        best_ids, best_scores = candidates.best(k, filters)
+    return Scored(
+        totals=candidates.totals.numpy(),
+        best_ids=best_ids.numpy(),
+        best_scores=best_scores.numpy(),
+        score_items=lambda ids: candidates.product_scores.score(torch.from_numpy(ids)).numpy(),
+        weights=tuple(weight.numpy() for weight in product.weights),
+        rows=rows,
+        lengths=lengths,
+        num_ids=len(state.vocabulary),
+    )
+
+
+def approximate_ranks(
+    state: NextState, index: ItemIndex, windows: Windows, group: Index, exclusion: Exclusion
+) -> tuple[Floats, Scores, Scores]:
+    """Return ranks of targets by an index, the log totals, and the scores of the targets, (targets,) each.
+
+    Among the candidates a rank is exact; a sample of the others says how many of them are ahead.
+    """
+    product = multiplied(state, windows, group)
+    targets = torch.from_numpy(windows.batch(group).targets)[:, None]
+    seen = seen_ids(windows.histories, windows.positions(group), exclusion)
+    candidates = nearest(index, _product_scores(state, product, np.arange(len(targets)), seen), 1)
+    target_scores = candidates.product_scores.score(targets)
+    ahead = ((candidates.scores >= target_scores) & (candidates.ids != targets)).sum(1).double()
+    sampled, ids_per_sample = sampled_rest(index, candidates.product_scores, candidates.ids)
+    ahead += ((sampled >= target_scores) & (index.sample != targets)).sum(1) * ids_per_sample
+    ranks = torch.where(target_scores[:, 0] > -torch.inf, 1 + ahead.floor(), metrics.MISS)
+    return ranks.numpy(), candidates.totals.numpy(), target_scores[:, 0].numpy()
+
+
+def _product_scores(state: NextState, product: Product, rows: Index, seen: Index) -> ProductScores:
+    """Return the scores of a product, with the popularity of the items."""
+    counts = torch.from_numpy(state.counting["popularity"].totals)
+    return ProductScores(product=product, rows=torch.from_numpy(rows), counts=counts, seen=torch.from_numpy(seen))
 
 
 def widened(k: int, filters: Sequence[ItemFilter | None]) -> int:
@@ -323,13 +398,10 @@ def index_items(state: NextState) -> None:
     histories = _measured_histories(state)
     product = multiplied(state, Windows(histories, state.network.reach, last_only=True), np.arange(len(histories)))
     product = product._replace(cells=None, lately=None)
-    product_scores = ProductScores(
-        product=product,
-        rows=torch.arange(len(histories)),
-        counts=state.counting["popularity"].totals,
-        seen=torch.zeros(len(histories), 0, dtype=torch.int64),
-    )
-    state.index = make_index(product, len(state.vocabulary), lambda index: nearest(index, product_scores, 1).totals)
+    seen = np.zeros((len(histories), 0), np.int64)
+    product_scores = _product_scores(state, product, np.arange(len(histories)), seen)
+    with torch.no_grad():
+        state.index = make_index(product, len(state.vocabulary), lambda index: nearest(index, product_scores, 1).totals)
     state.metadata.index = state.index.facts
 
 
@@ -338,6 +410,6 @@ def _measured_histories(state: NextState) -> Histories:
     drawn = state.reservoir.draw(QUERIES, 0)
     if len(drawn):
         return drawn
-    totals = state.counting["popularity"].totals.double().numpy()
+    totals = state.counting["popularity"].totals.astype(np.float64)
     ids = np.random.default_rng(0).choice(len(totals), QUERIES, p=totals / totals.sum())
     return Histories(ids.astype(np.int32), np.arange(QUERIES + 1), state.vocabulary)

@@ -19,17 +19,15 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 
 from ensue.data.histories import Histories, Index, ranges
 from ensue.metrics import Floats
 from ensue.records import History
 from ensue.tasks.next.baselines.repeats import RepeatShares, spans
+from ensue.tasks.next.batch import Mask, Scores
 from ensue.tasks.next.item_filter import ItemFilter
 from ensue.vocabulary import UNKNOWN, Vocabulary
 
-Mask = npt.NDArray[np.bool_]
 FARTHEST = 100
 """So many of the latest events are looked at."""
 MOST = 0.98
@@ -51,9 +49,7 @@ class Candidates(NamedTuple):
         """Candidates by shares of distances, given all values of histories, ``known`` to the model or not."""
         order = np.lexsort((distance, target))
         target, value, distance, known = target[order], value[order], distance[order], known[order]
-        lone, any_value = (
-            repeats.shares(torch.from_numpy(distance), lone=lone).double().numpy() for lone in (True, False)
-        )
+        lone, any_value = (repeats.shares(distance, lone=lone).astype(np.float64) for lone in (True, False))
         targets, which = np.unique(target, return_inverse=True)
         own = np.bincount(which, lone * ~known, len(targets))
         share = lone * np.minimum(1, MOST / np.maximum(own, MOST))[which]
@@ -68,25 +64,25 @@ class Candidates(NamedTuple):
         low, high = (np.searchsorted(self.target, targets, side) for side in ("left", "right"))
         return np.repeat(np.arange(len(targets)), high - low), ranges(low, high - low)
 
-    def ahead(self, targets: Index, totals: Tensor, scores: Tensor) -> Tensor:
-        """(targets,) how many candidates score at least as much as each target, given the log total of its row."""
+    def ahead(self, targets: Index, totals: Scores, scores: npt.NDArray[np.floating]) -> Index:
+        """Return how many candidates score at least as much as each target, given the log total of its row."""
         row, entry = self.of_targets(targets)
-        above = totals.double()[row] + torch.from_numpy(self.odds[entry]) >= scores.double()[row]
-        return torch.from_numpy(np.bincount(row[above.numpy()], minlength=len(targets)))
+        is_ahead = totals[row].astype(np.float64) + self.odds[entry] >= scores[row]
+        return np.bincount(row[is_ahead], minlength=len(targets))
 
 
 class OwnUnknown(NamedTuple):
     """Columns beside the catalogue, one for each candidate of a question."""
 
-    odds: Tensor
+    odds: Scores
     """(questions, columns); -inf where a question has fewer."""
-    places: Tensor
+    places: Index
     """(questions, columns) of the value in its record."""
 
-    def permitted(self, records: Sequence[History], filters: Sequence[ItemFilter | None]) -> Tensor:
+    def permitted(self, records: Sequence[History], filters: Sequence[ItemFilter | None]) -> Mask:
         """Return (questions, columns) which of them the filter of each question permits."""
         permitted = self.places >= 0
-        for row, column in permitted.nonzero().tolist():
+        for row, column in np.argwhere(permitted).tolist():
             item_filter = filters[row]
             permitted[row, column] = item_filter is None or records[row].values[self.places[row, column]] in item_filter
         return permitted
@@ -126,10 +122,10 @@ def of_records(records: Sequence[History], unknown: Mask, repeats: RepeatShares,
     place = event - (stops - lengths)[owner[event]]
     found = Candidates.of(owner[event], place, distance, ~unknown[event], repeats)
     column = np.arange(len(found.target)) - np.searchsorted(found.target, found.target)
-    odds = torch.full((len(records), max(least, int(column.max(initial=-1)) + 1)), -torch.inf)
-    places = torch.full(odds.shape, -1, dtype=torch.int64)
-    odds[found.target, column] = torch.from_numpy(found.odds).float()
-    places[found.target, column] = torch.from_numpy(found.value)
+    odds = np.full((len(records), max(least, int(column.max(initial=-1)) + 1)), -np.inf, np.float32)
+    places = np.full(odds.shape, -1, np.int64)
+    odds[found.target, column] = found.odds
+    places[found.target, column] = found.value
     return OwnUnknown(odds, places)
 
 
@@ -148,6 +144,6 @@ def share_without(record: History, place: int, vocabulary: Vocabulary, repeats: 
     rest = without_event(record, place)
     unknown = np.array([value not in vocabulary for value in rest.values], np.bool_)
     candidates = of_records([rest], unknown, repeats)
-    odds = candidates.odds[0].double().exp()
+    odds = np.exp(candidates.odds[0].astype(np.float64))
     same = [at >= 0 and rest.values[at] == record.values[place] for at in candidates.places[0].tolist()]
-    return float(odds[torch.tensor(same, dtype=torch.bool)].sum() / (1 + odds.sum()))
+    return float(odds[np.array(same, np.bool_)].sum() / (1 + odds.sum()))

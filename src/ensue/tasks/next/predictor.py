@@ -5,35 +5,34 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
-import torch
-from torch import Tensor
-from torch.nn import functional
+import numpy.typing as npt
 
 from ensue.answers import Answer, Choice, Explanation, Forecast, Foreseen
 from ensue.arguments import id_list, optional_bool, require_records
 from ensue.data.histories import Histories, Ids, Index, Items
 from ensue.errors import SettingError
+from ensue.lazy import lazy
 from ensue.learning import life
 from ensue.learning.life import Forgotten
 from ensue.learning.state import Contents, Folders, evaluating, module_of
 from ensue.lines import plural, quoted
 from ensue.metrics import Floats
-from ensue.nn.item_head import ItemTable, Output
 from ensue.nn.topk import has_faiss
 from ensue.nn.validation import require_ids, require_table
 from ensue.records import History
 from ensue.settings import require_integer, require_k
-from ensue.store.pack import NETWORK, TREE, TensorFile, read_tensors
-from ensue.tasks.next import forget, infer, item_index, nearest, ranking, train, update
+from ensue.store.pack import NETWORK, TREE, TensorFile, read_arrays, read_tensors
+from ensue.tasks.next import forget, infer, item_index, ranking, train, update
 from ensue.tasks.next.baselines.counting import Cooccurrence, ItemCounts, Markov, Popularity, SequentialRules
 from ensue.tasks.next.baselines.interpolated import Interpolated
 from ensue.tasks.next.baselines.length_delay import SHARES, LengthDelayModel, StopDelayEstimate
 from ensue.tasks.next.baselines.own_items import OwnItems
 from ensue.tasks.next.baselines.recent import Recent
 from ensue.tasks.next.baselines.session_knn import VSKNN
+from ensue.tasks.next.batch import ScoredBatch
 from ensue.tasks.next.catalogue import BEST, COUNTING, MODELS
 from ensue.tasks.next.dataset import Windows
 from ensue.tasks.next.ensembles.memory import BlendMemory, CascadeStore
@@ -44,9 +43,20 @@ from ensue.tasks.next.model import Baseline, Model, Remembers, TimesNext
 from ensue.tasks.next.reservoir import LATEST, Reservoir
 from ensue.tasks.next.state import NextState
 from ensue.tasks.next.training_data import Exclusion, shared_part
+from ensue.topk import topk
 from ensue.training.checkpoint import Checkpoint
 from ensue.training.report import Report
 from ensue.vocabulary import FIRST, UNKNOWN, Vocabulary
+
+if TYPE_CHECKING:
+    import torch
+
+    from ensue.nn import item_head
+    from ensue.tasks.next import nearest
+else:
+    torch = lazy("torch")
+    item_head = lazy("ensue.nn.item_head")
+    nearest = lazy("ensue.tasks.next.nearest")
 
 
 @dataclass(eq=False)
@@ -64,7 +74,7 @@ class Fitted:
     """
 
     vocabulary: Vocabulary
-    training_hashes: Annotated[Tensor, torch.int64]
+    training_hashes: npt.NDArray[np.int64]
     length_delay: LengthDelayModel
     reservoir: Reservoir
     popularity: Popularity
@@ -85,7 +95,7 @@ class Fitted:
             ValueError: it is not.
         """
         num_ids = len(self.vocabulary)
-        require_table("training_hashes", self.training_hashes, torch.int64, [None])
+        require_table("training_hashes", self.training_hashes, np.int64, [None])
         require_ids("reservoir.ids", self.reservoir.ids, num_ids, FIRST)
         self.reservoir.vocabulary = self.vocabulary
         for name, counts in vars(self).items():
@@ -126,7 +136,7 @@ def shown(state: NextState) -> dict[str, object]:
 
 def files(state: NextState) -> Contents:
     """Return the files of the item index and of the item table, where there are any."""
-    index = {} if state.index is None else {item_index.FILE: TensorFile(state.index.tensors())}
+    index = {} if state.index is None else {item_index.FILE: TensorFile(state.index.arrays())}
     return {**index, **(state.known_items.contents() if state.known_items is not None else {})}
 
 
@@ -152,8 +162,8 @@ def restore(state: NextState, fitted: Fitted, folder: Path) -> None:
         network.memory = fitted.memory
     index = state.metadata.index
     if index is not None and state.device.type == "cpu" and has_faiss():
-        tensors, num_items = read_tensors(folder, item_index.FILE), len(state.vocabulary) - FIRST
-        state.index = ItemIndex.restored(tensors, index, num_items)
+        arrays = read_arrays(folder, item_index.FILE)
+        state.index = ItemIndex.restored(arrays, index, len(state.vocabulary) - FIRST)
 
 
 def stored_data(summary: Mapping[str, Any]) -> list[str]:
@@ -279,7 +289,6 @@ class NextPredictor(NextState):
         update.add_items(self, KnownItems(known.items.merge(items), known.encoder, known.embeddings))
         self.learned()
 
-    @torch.no_grad()
     def similar(self, values: Collection[str], k: int = 10) -> list[list[Choice]]:
         """Return the ``k`` items most similar to each value: by the cosine of the vectors that the network reads.
 
@@ -288,24 +297,25 @@ class NextPredictor(NextState):
         """
         require_k(k)
         known = list(id_list(values, "values"))
-        tables = [module for module in module_of(self.network).modules() if isinstance(module, ItemTable)]
+        tables = [module for module in module_of(self.network).modules() if isinstance(module, item_head.ItemTable)]
         if not tables:
             raise SettingError(f"{self.model_name} has no vectors of items; fit a network, such as --model core")
         ids = [self.vocabulary.id(value) for value in known]
         if UNKNOWN in ids:
             raise SettingError(f"{quoted(known[ids.index(UNKNOWN)])} is not an item of the model")
-        vectors = functional.normalize(tables[0].weight, dim=1)
+        vectors = tables[0].weight.detach().cpu().numpy()
+        vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
         # (values, ids); neither ids without an item nor the value itself is an answer
-        cosines = vectors[torch.tensor(ids)] @ vectors.T
-        cosines[:, [*range(FIRST), *(self.metadata.forgotten or ())]] = -torch.inf
-        cosines[torch.arange(len(ids)), torch.tensor(ids)] = -torch.inf
+        cosines = vectors[ids] @ vectors.T
+        cosines[:, [*range(FIRST), *(self.metadata.forgotten or ())]] = -np.inf
+        cosines[np.arange(len(ids)), ids] = -np.inf
         titles = self.known_items.titles if self.known_items is not None else {}
-        best_scores, best_ids = cosines.topk(min(k, cosines.shape[1]), dim=1)
+        best_scores, best_ids = topk(cosines, k)
         return [
             [
                 Choice(value := self.vocabulary.value(id), score, title=titles.get(value, ""))
                 for id, score in zip(row.tolist(), scores.tolist(), strict=True)
-                if score > -torch.inf
+                if score > -np.inf
             ]
             for row, scores in zip(best_ids, best_scores, strict=True)
         ]
@@ -441,8 +451,8 @@ class NextPredictor(NextState):
         known = known.keep(known.ids >= FIRST)
         filled = np.flatnonzero(known.lengths)
         if len(filled):
-            batch = Windows(known.select(filled), self.network.reach, last_only=True).batch(np.arange(len(filled)))
-            batch = batch.to(self.device)
+            windows = Windows(known.select(filled), self.network.reach, last_only=True)
+            batch = windows.batch(np.arange(len(filled))).to(self.device)
             evaluating(self.network)
             with torch.no_grad():
                 states = network.states(batch)[batch.target_mask]
@@ -457,8 +467,8 @@ class NextPredictor(NextState):
         """
         return infer.explain(self, require_records(records, History), k)
 
-    def scores(self, windows: Windows, index: Index, module: Model | None = None) -> tuple[Output, Tensor]:
-        """Scores (targets, ids) on the CPU for some windows, with the weights behind them, and the targets.
+    def scores(self, windows: Windows, index: Index, module: Model | None = None) -> tuple[ScoredBatch, Index]:
+        """Return scores (targets, ids) for some windows, with the weights behind them, and the targets.
 
         Args:
             windows: of histories in this predictor's vocabulary.
@@ -515,4 +525,5 @@ class NextPredictor(NextState):
         Nothing happens below :data:`ensue.tasks.next.item_index.LARGE` values, for models that score otherwise than by
         a product, and without the extra ``ann``: answers are exact then.
         """
-        nearest.index_items(self)
+        if self.schedule is not None:
+            nearest.index_items(self)

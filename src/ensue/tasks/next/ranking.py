@@ -14,29 +14,32 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
-import torch
-from torch import Tensor
 
 from ensue import metrics
 from ensue.data.histories import Histories, Index, offsets_of, ranges
+from ensue.lazy import lazy
 from ensue.metrics import Floats
-from ensue.nn.topk import log_totals, topk
-from ensue.tasks.next.dataset import Windows, draw_negatives, hide_seen, seen_ids
+from ensue.tasks.next.baselines.counting import logarithm
+from ensue.tasks.next.batch import Scores
+from ensue.tasks.next.dataset import Windows, draw_negatives, hide_seen
 from ensue.tasks.next.infer import CELLS, LEAST, SOME, catalogue_scores, scores
-from ensue.tasks.next.item_index import ItemIndex
 from ensue.tasks.next.model import Model
-from ensue.tasks.next.nearest import ProductScores, multiplied, nearest, sampled_rest
 from ensue.tasks.next.own_unknown import Candidates, of_targets
 from ensue.tasks.next.state import NextState
 from ensue.tasks.next.training_data import Exclusion
+from ensue.topk import log_totals, topk
 from ensue.vocabulary import UNKNOWN
 
-Scores = npt.NDArray[np.float32]
-Chunk = tuple[Index, Tensor]
+if TYPE_CHECKING:
+    from ensue.tasks.next import nearest
+    from ensue.tasks.next.item_index import ItemIndex
+else:
+    nearest = lazy("ensue.tasks.next.nearest")
+
+Chunk = tuple[Index, Floats]
 """(targets,) which events of the data some targets are, and their ranks."""
 
 
@@ -56,12 +59,11 @@ class BestItems(NamedTuple):
         """Return arrays to fill in."""
         return cls(np.zeros((num_events, k), np.int64), np.full((num_events, k), -np.inf, np.float32))
 
-    def fill(self, events: Index, scores: Tensor) -> None:
+    def fill(self, events: Index, scores: Scores) -> None:
         """Take over the best items of some events from (events, ids) scores."""
         values, ids = topk(scores, self.ids.shape[1])
-        is_permitted = values > -torch.inf
-        self.scores[events, : values.shape[1]] = values.numpy()
-        self.ids[events, : values.shape[1]] = (ids * is_permitted).numpy()
+        self.scores[events, : values.shape[1]] = values
+        self.ids[events, : values.shape[1]] = ids * (values > -np.inf)
 
 
 def target_ranks(
@@ -96,7 +98,7 @@ def target_ranks(
     )
     chunks = [*ranker.after_known(), *ranker.after_unknown(), *ranker.unknown()]
     events = np.concatenate([np.empty(0, np.int64), *(events for events, _ in chunks)])
-    ranks = np.concatenate([np.empty(0), *(ranks.double().numpy() for _, ranks in chunks)])
+    ranks = np.concatenate([np.empty(0), *(ranks for _, ranks in chunks)])
     return ranks, data.sequence_index()[events], events
 
 
@@ -142,7 +144,9 @@ class _Ranker:
             positions = windows.positions(group)
             events = self.events[positions + 1]
             if self.index is not None:
-                ranks, totals, target_scores = self._approximate(self.index, windows, group)
+                ranks, totals, target_scores = nearest.approximate_ranks(
+                    self.state, self.index, windows, group, self.exclusion
+                )
                 yield events, ranks + self._num_own_ahead(events, totals, target_scores)
                 continue
             output, targets = scores(self.state, windows, group, self.module)
@@ -154,13 +158,14 @@ class _Ranker:
         owner = self.data.sequence_index()[self.events]
         first_known = self.num_known_before[self.data.offsets[:-1]][owner] == np.arange(len(self.events))
         (positions,) = np.nonzero(first_known & (self.events >= self.first_scored[owner]))
-        popular = self.state.counting["popularity"].shares().log()
+        popular = logarithm(self.state.counting["popularity"].shares())
         size = max(1, CELLS // max(len(popular), LEAST))
         for low in range(0, len(positions), size):
             chunk = positions[low : low + size]
             events = self.events[chunk]
-            targets = torch.from_numpy(self.data.ids[events]).long()
-            yield events, self._exact(popular.expand(len(chunk), -1), targets, events, chunk - 1)
+            targets = self.data.ids[events].astype(np.int64)
+            shown = np.broadcast_to(popular, (len(chunk), len(popular)))
+            yield events, self._exact(shown, targets, events, chunk - 1)
 
     def unknown(self) -> Iterator[Chunk]:
         """Rank targets that the vocabulary lacks and their own history holds already."""
@@ -168,75 +173,56 @@ class _Ranker:
             return
         is_target = self.data.ids[self.own.target] == self.own.value
         is_target &= self.own.target >= self.first_scored[self.data.sequence_index()[self.own.target]]
-        events, odds = self.own.target[is_target], torch.from_numpy(self.own.odds[is_target])
+        events, odds = self.own.target[is_target], self.own.odds[is_target]
         size = max(1, CELLS // max(len(self.state.vocabulary), LEAST))
         for low in range(0, len(events), size):
             chunk = slice(low, low + size)
             past = self._known_before(events[chunk])
             item_scores = catalogue_scores(self.state, self.exclusion, past, self.module)[0]
             totals = log_totals(item_scores)
-            own_scores = totals.double() + odds[chunk]
-            shown = torch.cat([item_scores, own_scores.float()[:, None]], dim=1)
-            column = torch.full((len(past),), item_scores.shape[1])
+            own_scores = totals + odds[chunk]
+            # The target's own score is the last column.
+            shown = np.concatenate([item_scores, own_scores[:, None]], axis=1, dtype=np.float32)
+            column = np.full(len(past), item_scores.shape[1])
             if self.sampled:
                 negatives = draw_negatives(column, events[chunk], len(self.state.vocabulary), self.sampled)
-                ranks = metrics.sampled_ranks(shown, column, negatives).double()
+                ranks = metrics.sampled_ranks(shown, column, negatives)
             else:
                 others = self.own.ahead(events[chunk], totals, own_scores) - 1
-                ranks = (metrics.ranks(shown, column) + others).double()
-            yield events[chunk], ranks.masked_fill(own_scores == -torch.inf, metrics.MISS)
+                ranks = metrics.ranks(shown, column) + others
+            yield events[chunk], np.where(own_scores == -np.inf, metrics.MISS, ranks)
 
-    def _exact(self, shown: Tensor, targets: Tensor, events: Index, positions: Index) -> Tensor:
-        """(targets,) ranks by scores of the whole catalogue.
+    def _exact(self, shown: Scores, targets: Index, events: Index, positions: Index) -> Floats:
+        """Return ranks by scores of the whole catalogue, (targets,).
 
         Args:
             shown: (targets, ids) scores, -inf where an id is ruled out.
             targets: (targets,) ids.
             events: (targets,) where they are in the data.
-            positions: (targets,) where the events before them are in the known events; what is sampled hangs on it.
+            positions: (targets,) where the events before them are in the known events; sampled candidates depend on it.
         """
-        target_scores = shown.gather(1, targets[:, None])[:, 0]
+        target_scores = np.take_along_axis(shown, targets[:, None], 1)[:, 0]
         if self.best is not None:
             self.best.fill(events, shown)
         if self.sampled:
             negatives = draw_negatives(targets, positions, len(self.state.vocabulary), self.sampled)
-            ranks = metrics.sampled_ranks(shown, targets, negatives).double()
+            ranks = metrics.sampled_ranks(shown, targets, negatives)
         else:
-            ranks = metrics.ranks(shown, targets).double()
+            ranks = metrics.ranks(shown, targets)
             if self.own is not None:
-                totals = torch.zeros(len(targets))
-                rows = torch.from_numpy(np.flatnonzero(np.isin(events, self.own.target)))
-                totals[rows] = log_totals(shown[rows])
+                totals = np.zeros(len(targets), np.float32)
+                (rows,) = np.nonzero(np.isin(events, self.own.target))
+                if len(rows):
+                    totals[rows] = log_totals(shown[rows])
                 ranks += self._num_own_ahead(events, totals, target_scores)
-        return ranks.masked_fill(target_scores == -torch.inf, metrics.MISS)
+        return np.where(target_scores == -np.inf, metrics.MISS, ranks)
 
-    def _approximate(self, index: ItemIndex, windows: Windows, group: Index) -> tuple[Tensor, Tensor, Tensor]:
-        """(targets,) ranks by an index, the log totals, and the scores of the targets.
-
-        Among the candidates a rank is exact; a sample of the others says how many of them are ahead.
-        """
-        product, targets = multiplied(self.state, windows, group), windows.batch(group).targets
-        positions = windows.positions(group)
-        product_scores = ProductScores(
-            product=product,
-            rows=torch.arange(len(targets)),
-            counts=self.state.counting["popularity"].totals,
-            seen=seen_ids(self.known, positions, self.exclusion),
-        )
-        found = nearest(index, product_scores, 1)
-        target_scores = found.product_scores.score(targets[:, None])
-        ahead = ((found.scores >= target_scores) & (found.ids != targets[:, None])).sum(1).double()
-        sampled, ids_per_sample = sampled_rest(index, found.product_scores, found.ids)
-        ahead += ((sampled >= target_scores) & (index.sample != targets[:, None])).sum(1) * ids_per_sample
-        ranks = torch.where(target_scores[:, 0] > -torch.inf, 1 + ahead.floor(), metrics.MISS)
-        return ranks, found.totals, target_scores[:, 0]
-
-    def _num_own_ahead(self, events: Index, totals: Tensor, target_scores: Tensor) -> Tensor:
-        """(targets,) how many unknown events of each target's own history score at least as much as it does."""
-        ahead = torch.zeros(len(target_scores), dtype=torch.int64)
+    def _num_own_ahead(self, events: Index, totals: Scores, target_scores: Scores) -> Index:
+        """Return how many unknown events of each target's own history score at least as much as it does, (targets,)."""
+        ahead = np.zeros(len(target_scores), np.int64)
         if self.own is not None:
-            rows = torch.from_numpy(np.flatnonzero(np.isin(events, self.own.target)))
-            ahead[rows] = self.own.ahead(events[rows.numpy()], totals[rows], target_scores[rows])
+            (rows,) = np.nonzero(np.isin(events, self.own.target))
+            ahead[rows] = self.own.ahead(events[rows], totals[rows], target_scores[rows])
         return ahead
 
     def _known_before(self, events: Index) -> Histories:

@@ -24,6 +24,7 @@ from ensue.data.histories import Ids, Index
 from ensue.errors import DataError
 from ensue.lines import one_line
 from ensue.metrics import Floats
+from ensue.tasks.next.batch import Scores
 from ensue.tasks.next.item_columns import ItemColumns
 
 if TYPE_CHECKING:  # imports scipy
@@ -126,8 +127,8 @@ class Reranker:
 
 
 def rerank(
-    ids: Index, scores: Floats, rerankers: Sequence[Reranker | None], sessions: Sequence[Ids], k: int
-) -> tuple[Index, Floats]:
+    ids: Index, scores: Scores, rerankers: Sequence[Reranker | None], sessions: Sequence[Ids], k: int
+) -> tuple[Index, Scores]:
     """Return the ids and scores of the chosen candidates of each session, (sessions, k); -inf beyond.
 
     Args:
@@ -141,7 +142,8 @@ def rerank(
     for row, reranker in enumerate(rerankers):
         if reranker is not None:
             permitted = scores[row] > -np.inf
-            chosen = reranker.positions(ids[row][permitted], scores[row][permitted], sessions[row], k)
+            candidate_scores = scores[row][permitted].astype(np.float64)
+            chosen = reranker.positions(ids[row][permitted], candidate_scores, sessions[row], k)
             best_scores[row] = -np.inf
             best_ids[row, : len(chosen)] = ids[row][permitted][chosen]
             best_scores[row, : len(chosen)] = scores[row][permitted][chosen]

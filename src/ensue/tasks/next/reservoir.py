@@ -13,13 +13,11 @@ from typing import Annotated
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from pydantic import Field
-from torch import Tensor
 
 from ensue.data.histories import Histories, Ids, Index, Times, concat_histories, ranges, scrambled
 from ensue.learning.state import Count
-from ensue.nn.validation import Table, require_ids, require_offsets, require_table
+from ensue.nn.validation import Array, Table, as_array, require_ids, require_offsets, require_table
 from ensue.vocabulary import FIRST, Vocabulary
 
 LATEST = 50
@@ -120,7 +118,7 @@ class Reservoir:
         return np.sort(np.random.default_rng([self.seed, seed]).permutation(len(self))[:num])
 
 
-def require_histories(name: str, ids: Table, offsets: Table, times: Table) -> None:
+def require_histories(name: str, ids: Array, offsets: Array, times: Array) -> None:
     """Check the columns of histories.
 
     Args:
@@ -132,32 +130,32 @@ def require_histories(name: str, ids: Table, offsets: Table, times: Table) -> No
     Raises:
         ValueError: the columns do not fit together, or times fall within a history.
     """
-    require_table(f"{name}ids", ids, torch.int32, (None,))
+    require_table(f"{name}ids", ids, np.int32, (None,))
     require_offsets(f"{name}offsets", offsets, len(ids))
-    require_table(f"{name}times", times, torch.float64, (len(ids) if len(times) else 0,))
+    require_table(f"{name}times", times, np.float64, (len(ids) if len(times) else 0,))
     owner = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
     if len(times) and (np.diff(times)[np.diff(owner) == 0] < 0).any():
         raise ValueError(f"{name}times fall within a history")
 
 
 def histories_of(
-    file: str, tensors: Mapping[str, Tensor], vocabulary: Vocabulary, num_ids: int | None = None
+    file: str, tables: Mapping[str, Table], vocabulary: Vocabulary, num_ids: int | None = None
 ) -> Histories:
     """Return histories of the columns of a file, whoever wrote it.
 
     Args:
         file: its name, for messages.
-        tensors: ``ids`` (events,) int32, ``offsets`` (histories + 1,) int64 and ``times`` (events,) float64, or none.
+        tables: ``ids`` (events,) int32, ``offsets`` (histories + 1,) int64 and ``times`` (events,) float64, or none.
         vocabulary: the values behind the ids.
         num_ids: how many ids there are; those of the vocabulary unless given.
 
     Raises:
         ValueError: the columns do not fit together, an id is none of the vocabulary, or times fall in a history.
     """
-    ids, offsets, times = (tensors[name] for name in ("ids", "offsets", "times"))
+    ids, offsets, times = (as_array(tables[name]) for name in ("ids", "offsets", "times"))
     require_histories(f"{file}: ", ids, offsets, times)
     require_ids(f"{file}: ids", ids, len(vocabulary) if num_ids is None else num_ids, FIRST)
-    return Histories(ids.numpy(), offsets.numpy(), vocabulary, times.numpy())
+    return Histories(ids, offsets, vocabulary, times)
 
 
 def latest_events(histories: Histories) -> Histories:

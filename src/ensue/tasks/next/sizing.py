@@ -7,19 +7,25 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
-
-import torch
-from torch import nn
+from typing import TYPE_CHECKING, TypeVar
 
 from ensue.errors import SettingError
+from ensue.lazy import lazy
 from ensue.learning.state import module_of
 from ensue.tasks.next.catalogue import MODELS
 from ensue.tasks.next.infer import CELLS
 from ensue.tasks.next.settings import AUTO, SAMPLED, SoftmaxSettings
 from ensue.tasks.next.state import NextState
-from ensue.training.optimizer import MAX_DECAYED_ROWS, by_row, make_optimizer
 from ensue.vocabulary import FIRST
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+    from ensue.training import optimizer as optimizers
+else:
+    torch = lazy("torch")
+    optimizers = lazy("ensue.training.optimizer")
 
 GB = 1e9
 _GROUPS = Path("/sys/fs/cgroup")
@@ -37,7 +43,7 @@ def training_bytes(make: Callable[[int], nn.Module], num_ids: int, *, least: int
         least: the smallest number of ids that a network may have.
     """
     small, larger = make(least), make(least + 1)
-    sparse = by_row(larger)
+    sparse = optimizers.by_row(larger)
     total, tables = 0, [0]
     for (_, few), (_, more) in zip(small.named_parameters(), larger.named_parameters(), strict=True):
         size = (few.numel() + (num_ids - least) * (more.numel() - few.numel())) * more.element_size()
@@ -147,8 +153,8 @@ def memory_needed(state: NextState) -> int:
 
     def make_network(num: int) -> nn.Module:
         network = module_of(MODELS[state.model_name].make(state.settings, num))
-        if num_ids <= MAX_DECAYED_ROWS:
-            make_optimizer(network, schedule)  # turns gradients of rows off where L2 pulls at every row
+        if num_ids <= optimizers.MAX_DECAYED_ROWS:
+            optimizers.make_optimizer(network, schedule)  # turns gradients of rows off where L2 pulls at every row
         return network
 
     return training_bytes(make_network, num_ids, least=FIRST + 1) + COPIES * 4 * CELLS

@@ -7,22 +7,27 @@ early is followed by many whatever they do, and a log knows nothing of what peop
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-import torch
 from scipy import sparse
-from torch import Tensor
 
 from ensue.answers import Answer, Explanation
 from ensue.data.histories import Histories, Index
 from ensue.errors import SettingError
+from ensue.lazy import lazy
 from ensue.learning.state import evaluating
 from ensue.metrics import Floats
 from ensue.settings import require_k
+from ensue.tasks.next.batch import Scores
 from ensue.tasks.next.dataset import Windows
 from ensue.tasks.next.model import Credits
 from ensue.tasks.next.predictor import NextPredictor
+
+if TYPE_CHECKING:
+    import torch
+else:
+    torch = lazy("torch")
 
 Measure = Literal["first", "followed", "credit"]
 MEASURES: tuple[Measure, ...] = ("first", "followed", "credit")
@@ -169,9 +174,9 @@ def leaned_on(predictor: NextPredictor, histories: Histories) -> Floats:
     for index in windows.groups(GROUP):
         batch = windows.batch(index)
         shares = _shares(predictor, windows, index) * batch.target_mask[:, :, None]
-        inside = batch.mask.numpy()
+        inside = batch.mask
         where = (windows.starts[index][:, None] + np.arange(inside.shape[1]))[inside]
-        found += np.bincount(where, shares.sum(1).double().numpy()[inside], len(found))
+        found += np.bincount(where, shares.sum(1, dtype=np.float64)[inside], len(found))
     return np.delete(found, read.offsets[1:] - 1) if read is not histories else found
 
 
@@ -190,17 +195,19 @@ def _read(predictor: NextPredictor, histories: Histories) -> Histories:
     return replace(histories, ids=histories.ids[again], offsets=offsets, times=times)
 
 
-def _shares(predictor: NextPredictor, windows: Windows, index: Index) -> Tensor:
+def _shares(predictor: NextPredictor, windows: Windows, index: Index) -> Scores:
     """(batch, time, earlier) what was leaned on the earlier events at each target step: rows of sum 1, or 0."""
     network = predictor.network
     if isinstance(network, Credits):
         evaluating(predictor.network)
         with torch.no_grad():
-            raised = network.credit(windows.batch(index).to(predictor.device)).float().cpu().tril(-1)
+            raised = network.credit(windows.batch(index).to(predictor.device)).float().cpu().numpy()
+        raised = np.tril(raised, -1)
     else:
-        raised = predictor.scores(windows, index)[0].weights[-1].tril()
-    raised = raised.clamp(min=0)
-    return raised / raised.sum(-1, keepdim=True).clamp(min=1e-12)
+        raised = np.tril(predictor.scores(windows, index)[0].weights[-1])
+    raised = np.maximum(raised, 0)
+    shares: Scores = raised / np.maximum(raised.sum(-1, keepdims=True), 1e-12)
+    return shares
 
 
 def drawn_cascade(predictor: NextPredictor, histories: Histories) -> Explanation | None:
@@ -219,8 +226,8 @@ def drawn_cascade(predictor: NextPredictor, histories: Histories) -> Explanation
     size = len(one.ids)
     rows = np.zeros((size, size))
     if isinstance(predictor.network, Credits):
-        rows += shares[:size, :size].numpy()
+        rows += shares[:size, :size]
     else:  # what the answer after an event leaned on is what the next event did
-        rows[1:, :-1] = shares.numpy()
+        rows[1:, :-1] = shares
     record = one.record(0)
     return Explanation(record.values, record.times, tuple(map(tuple, rows.tolist())), (), Answer(()))

@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-import torch
-from torch import Tensor
+import numpy as np
 
 from ensue.errors import SettingError
+from ensue.lazy import lazy
 from ensue.learning.state import Count, State, module_of
 from ensue.learning.state import Metadata as SharedMetadata
 from ensue.nn.device import memory_for
-from ensue.nn.sampling import Sampler
 from ensue.schedule import by_hand
 from ensue.settings import changed
 from ensue.tasks import named
@@ -30,8 +29,15 @@ from ensue.tasks.next.settings import CountingSettings
 from ensue.tasks.next.training_data import Exclusion
 from ensue.vocabulary import Vocabulary
 
-if TYPE_CHECKING:  # imports scipy
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from ensue.nn import sampling
     from ensue.tasks.next.item_similarity import ItemSimilarity
+else:
+    torch = lazy("torch")
+    sampling = lazy("ensue.nn.sampling")
 
 
 @dataclass(kw_only=True)
@@ -110,7 +116,7 @@ class NextState(State[Model]):
             sequences=0, events=0, values=0, repeats=False, repeat_share=0.0, immediate_repeat_share=0.0,
             exclusion=Exclusion.NONE, timed=False,
         )  # fmt: skip
-        self.training_hashes = torch.zeros(0, dtype=torch.int64)
+        self.training_hashes = np.zeros(0, np.int64)
         """(histories,) fingerprints of what was learned, so that an evaluation finds what it tests among it."""
         self.reservoir = self.new_reservoir()
         """A sample of past histories, which updates learn anew."""
@@ -205,5 +211,5 @@ class NextState(State[Model]):
     def count_negatives(self) -> None:
         """Tell a network that draws negatives how often each id occurs."""
         for module in module_of(self.network).modules():
-            if isinstance(module, Sampler):
-                module.count(self.counting["popularity"].totals)
+            if isinstance(module, sampling.Sampler):
+                module.count(torch.from_numpy(self.counting["popularity"].totals))

@@ -6,29 +6,25 @@ from collections.abc import Generator, Iterator, Mapping
 from copy import copy, deepcopy
 from dataclasses import asdict, replace
 from functools import partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch.optim import Adam
 
 from ensue import metrics
 from ensue.data.histories import Histories, Index, append_histories, dated, hold_out, is_later
 from ensue.errors import DataError, SettingError
+from ensue.lazy import lazy
 from ensue.learning.life import USED, Example, Split, of_history, train_network
 from ensue.learning.state import module_of
 from ensue.lines import quoted
 from ensue.metrics import Floats
-from ensue.nn.item_head import ItemHead, ItemLayer
 from ensue.records import History
 from ensue.tasks.next import sizing
 from ensue.tasks.next.baselines.length_delay import LengthDelayModel
 from ensue.tasks.next.dataset import Windows, distinct, history_hashes
-from ensue.tasks.next.feature_fit import fit_features
 from ensue.tasks.next.item_features import FeatureEncoder, KnownItems
 from ensue.tasks.next.model import CountsToo, Finishes, Model
-from ensue.tasks.next.nearest import index_items
 from ensue.tasks.next.ranking import target_ranks
 from ensue.tasks.next.state import Metadata, NextState
 from ensue.tasks.next.training_data import (
@@ -41,9 +37,22 @@ from ensue.tasks.next.training_data import (
 from ensue.tasks.next.update import add_items, add_values
 from ensue.training.checkpoint import Checkpoint
 from ensue.training.distributed import mean_over_ranks, rank_and_size, share
-from ensue.training.loop import mean_loss
 from ensue.training.report import LEFT_OUT, Report, Trained
 from ensue.vocabulary import FIRST, Vocabulary
+
+if TYPE_CHECKING:
+    import torch
+    from torch.optim import Adam
+
+    from ensue.nn import item_head
+    from ensue.tasks.next import feature_fit, nearest
+    from ensue.training import loop
+else:
+    torch = lazy("torch")
+    item_head = lazy("ensue.nn.item_head")
+    feature_fit = lazy("ensue.tasks.next.feature_fit")
+    nearest = lazy("ensue.tasks.next.nearest")
+    loop = lazy("ensue.training.loop")
 
 EVALUATION_SAMPLE = 30_000
 """Events at most of the held-out histories that a check ranks: a ranking of all costs as much as learning them."""
@@ -150,10 +159,10 @@ def finish(state: NextState, split: Split[Histories]) -> None:
     if state.known_items is not None and rank_and_size()[0] == 0:
         state.metadata.item_columns = dict(state.known_items.items.kinds)
         if state.schedule is not None:
-            fit_features(state, state.known_items, data)
+            feature_fit.fit_features(state, state.known_items, data)
         add_items(state, state.known_items)
-    if rank_and_size()[0] == 0:
-        index_items(state)
+    if state.schedule is not None and rank_and_size()[0] == 0:
+        nearest.index_items(state)
 
 
 def example(state: NextState, valid: Histories, index: int) -> Example | None:
@@ -391,7 +400,7 @@ def train_once(
 def _limit_negatives(network: Model, num_targets: int) -> None:
     """Draw fewer negatives in training where batches are small: each costs as much as a target's own scores."""
     for module in module_of(network).modules():
-        if isinstance(module, ItemHead | ItemLayer) and module.negatives is not None:
+        if isinstance(module, item_head.ItemHead | item_head.ItemLayer) and module.negatives is not None:
             module.negatives = min(module.negatives, max(MIN_NEGATIVES, NEGATIVES_PER_TARGET * num_targets))
 
 
@@ -441,7 +450,7 @@ def _monitored(state: NextState, valid: Histories) -> float:
     """The figure that early stopping looks at."""
     assert state.schedule is not None
     if state.schedule.monitor == "loss":
-        return mean_loss(module_of(state.network), Windows(valid, state.network.reach))
+        return loop.mean_loss(module_of(state.network), Windows(valid, state.network.reach))
     return mean_reciprocal_rank(state, valid)
 
 

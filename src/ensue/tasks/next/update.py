@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
-import torch
-from torch import Tensor, nn
 
 from ensue.data.histories import Histories, Ids, Index, concat_histories
+from ensue.lazy import lazy
 from ensue.learning.life import NO_TRAINING, train_update
 from ensue.learning.state import module_of
 from ensue.metrics import Floats
@@ -25,9 +25,18 @@ from ensue.tasks.next.model import Model, Observes, Places, Remembers
 from ensue.tasks.next.reservoir import Reservoir
 from ensue.tasks.next.state import NextState
 from ensue.tasks.next.training_data import require_targets
-from ensue.training.loop import one_pass
 from ensue.training.report import Report
 from ensue.vocabulary import FIRST
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
+
+    from ensue.training import loop
+else:
+    torch = lazy("torch")
+    nn = lazy("torch.nn")
+    loop = lazy("ensue.training.loop")
 
 BLOCK = 4096
 """Rows of new ids are drawn for so many ids at a time, each such block from a seed of its own."""
@@ -68,20 +77,19 @@ def add_values(state: NextState, values: Iterable[str]) -> None:
     state.count_negatives()
 
 
-@torch.no_grad()
 def add_items(state: NextState, known: KnownItems) -> None:
     """Give all items of a table ids, and those without events the rows that are computed from their tokens."""
     state.known_items = known
     add_values(state, known.items.ids.to_list())
     state.metadata.values = len(state.vocabulary) - FIRST
-    ids = torch.tensor([state.vocabulary.id(item) for item in known.items.ids])
+    ids = np.array([state.vocabulary.id(item) for item in known.items.ids])
     is_new = state.counting["popularity"].totals[ids] == 0
-    tokens = known.encoder.encode(known.items.filter(pl.Series(is_new.numpy())))
+    tokens = [torch.from_numpy(cells) for cells in known.encoder.encode(known.items.filter(pl.Series(is_new)))]
     parameters = dict(module_of(state.network).named_parameters())
     for name, embedding in known.embeddings.items():
-        table = parameters[name]
-        rows = embed_tokens(embedding, *tokens).view(-1, *table.shape[1:])
-        table[ids[is_new].to(table.device)] = rows.to(table)
+        table = parameters[name].data
+        rows = embed_tokens(torch.from_numpy(embedding), *tokens).view(-1, *table.shape[1:])
+        table[torch.from_numpy(ids[is_new]).to(table.device)] = rows.to(table)
 
 
 def new_rows(state: NextState, block: int) -> dict[str, Tensor]:
@@ -135,7 +143,7 @@ def count(state: NextState, data: Histories) -> None:
     if state.keeps_histories:
         if isinstance(state.network, Remembers):
             state.network.remember(data)
-        state.training_hashes = torch.cat([state.training_hashes, history_hashes(data)])
+        state.training_hashes = np.concatenate([state.training_hashes, history_hashes(data)])
     state.metadata.repeats = state.metadata.repeats or repeats(data)
     state.metadata.events += len(data.ids)
     state.metadata.sequences += len(data)
@@ -154,7 +162,7 @@ def learn(state: NextState, histories: Histories, context: Index | None = None) 
     steps = state.metadata.steps
     plan = windows.plan(schedule.batch_size, (state.seed, steps))
     rate = schedule.learning_rate
-    loss = one_pass(
+    loss = loop.one_pass(
         module_of(network), windows, plan, optimizer=state.optimizer, rate=rate, seed=state.seed, first=steps
     )
     state.metadata.steps = steps + len(plan)

@@ -19,6 +19,7 @@ from ensue.tasks.next.dataset import Windows
 from ensue.tasks.next.settings import CountingSettings
 from ensue.vocabulary import FIRST, Vocabulary
 from tests.oracles import measures as oracles
+from tests.tasks.next.batches import scored
 
 EASY = CountingSettings(window=2, power=1.0, popularity=0.1)
 # Events: a 2, b 4, c 2 of 8.
@@ -28,8 +29,7 @@ TINY = Histories.of([History(("a", "b", "c")), History(("a", "b")), History(("b"
 
 def said(model: Popularity, histories: Histories, *, last_only: bool = True) -> Output:
     windows = Windows(histories, model.reach, last_only=last_only)
-    output: Output = model(windows.batch(np.arange(len(windows))))
-    return output
+    return scored(model, windows.batch(np.arange(len(windows))))
 
 
 def weights_after(model: Popularity, *values: str) -> list[float]:
@@ -110,12 +110,12 @@ def random_data(seed: int, num: int = 40, values: int = 15) -> Histories:
 def test_equals_the_literal_formula(
     kind: type[Popularity], settings: CountingSettings, dense: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(counting, "DENSE", dense)
+    monkeypatch.setattr(counting, "MAX_DENSE_IDS", dense)
     train, test = random_data(1), random_data(2, 12)
     model = counted(kind, settings, train)
     lists = [train.ids[low:high].tolist() for low, high in zip(train.offsets[:-1], train.offsets[1:], strict=True)]
     windows = Windows(test, None)
-    scores = model(windows.batch(np.arange(len(windows)))).scores.exp()
+    scores = scored(model, windows.batch(np.arange(len(windows)))).scores.exp()
     positions = windows.positions(np.arange(len(windows)))
     owners = test.sequence_index()
     for row, at in zip(scores, positions.tolist(), strict=True):
@@ -130,7 +130,7 @@ def test_pieces_of_its_reach_give_the_scores_of_the_whole(kind: type[Popularity]
     data = random_data(3)
     model = counted(kind, CountingSettings(window=4), data)
     whole, cut = Windows(data, None, last_only=True), Windows(data, model.reach, last_only=True)
-    scores = [model(windows.batch(np.arange(len(windows)))).scores for windows in (whole, cut)]
+    scores = [scored(model, windows.batch(np.arange(len(windows)))).scores for windows in (whole, cut)]
     torch.testing.assert_close(scores[1], scores[0], rtol=1e-6, atol=1e-6)
 
 

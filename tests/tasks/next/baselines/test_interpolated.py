@@ -10,11 +10,13 @@ import torch
 
 from ensue import History
 from ensue.data.histories import Histories
+from ensue.metrics import Floats
 from ensue.tasks.next.baselines.counting import Cooccurrence
 from ensue.tasks.next.baselines.interpolated import GAP, LEFT, PAST, Interpolated, Numbers, Observed
 from ensue.tasks.next.dataset import Windows
 from ensue.tasks.next.settings import CountingSettings
 from ensue.vocabulary import FIRST, Vocabulary
+from tests.tasks.next.batches import scored
 
 NUMBERS = (0.6, 0.4, 0.5, 0.3, 1.5, 0.7, 0.01)
 
@@ -31,7 +33,7 @@ def random_data(seed: int, num: int = 40, values: int = 15, *, timed: bool = Tru
 def fitted(data: Histories, numbers: tuple[float, ...] | None = None) -> Interpolated:
     model = Interpolated(CountingSettings(window=100), len(data.vocabulary))
     if numbers is not None:
-        model.numbers.copy_(torch.tensor(numbers))
+        model.numbers = np.array(numbers)
         model.recent.half_life = 100.0
     model.count(data)
     return model
@@ -58,7 +60,7 @@ def literal(model: Interpolated, train: Histories, prefix: list[int], times: lis
     total = sum(weight * sums[value] for value, weight in weights) + number["prior"]
     latest = prefix[::-1]
     own_shares = {
-        value: number["repeat"] * float(model.repeats.shares(torch.tensor([latest.index(value) + 1])))
+        value: number["repeat"] * model.repeats.shares(np.array([latest.index(value) + 1])).item()
         for value in set(latest)
     }
     left = max(1 - sum(own_shares.values()), LEFT)
@@ -76,7 +78,7 @@ def test_equals_the_literal_formula(*, timed: bool) -> None:
     train, test = random_data(1, timed=timed), random_data(2, 6, timed=timed)
     model = fitted(train, NUMBERS)
     windows = Windows(test, model.reach)
-    output = model(windows.batch(np.arange(len(windows))))
+    output = scored(model, windows.batch(np.arange(len(windows))))
     for row, at in zip(output.scores.exp(), windows.positions(np.arange(len(windows))).tolist(), strict=True):
         start = test.offsets[np.searchsorted(test.offsets, at, side="right") - 1]
         times = (test.times if timed else np.zeros(len(test.ids)))[start : at + 1].tolist()
@@ -89,7 +91,7 @@ def test_scores_are_probabilities() -> None:
     data = random_data(3)
     model = fitted(data)
     windows = Windows(data, model.reach)
-    sums = model(windows.batch(np.arange(len(windows)))).scores.exp().sum(1)
+    sums = scored(model, windows.batch(np.arange(len(windows)))).scores.exp().sum(1)
     torch.testing.assert_close(sums, torch.ones_like(sums), rtol=1e-4, atol=1e-4)
 
 
@@ -98,23 +100,23 @@ def test_what_is_observed_of_held_out_targets_is_what_is_scored(monkeypatch: pyt
     model = fitted(train, NUMBERS)
     seen: list[Observed] = []
 
-    def likeliest(self: Observed) -> torch.Tensor:
+    def likeliest(self: Observed) -> Floats:
         seen.append(self)
-        return torch.ones(7).double()
+        return np.ones(7)
 
     monkeypatch.setattr(Observed, "likeliest", likeliest)
     model.likeliest(late)
     windows = Windows(late, model.reach)
     batch = windows.batch(np.arange(len(windows)))
-    shares = model(batch).scores.gather(1, batch.targets[:, None])[:, 0].double()
-    seconds = float(seen[0].seconds[:, 1].median())
+    shares = scored(model, batch).scores.gather(1, torch.from_numpy(batch.targets)[:, None])[:, 0].double()
+    seconds = float(np.median(seen[0].seconds[:, 1]))
     assert seconds == pytest.approx(1, rel=0.3)  # in median gaps
     unit = late.times[1] - late.times[0]
     assert len(shares) == len(seen[0].own)
     model.numbers[-1] = 0
-    shares = model(batch).scores.gather(1, batch.targets[:, None])[:, 0].double()
-    numbers = Numbers(*torch.tensor((*NUMBERS[:-1], 0.0)).double())
-    assert unit > 0 and float(seen[0].likelihood(numbers)) == pytest.approx(float(shares.mean()), rel=1e-4)
+    shares = scored(model, batch).scores.gather(1, torch.from_numpy(batch.targets)[:, None])[:, 0].double()
+    numbers = Numbers(*NUMBERS[:-1], 0.0)
+    assert unit > 0 and seen[0].likelihood(numbers)[0] == pytest.approx(float(shares.mean()), rel=1e-4)
 
 
 def test_the_numbers_are_the_likeliest() -> None:
@@ -123,7 +125,7 @@ def test_the_numbers_are_the_likeliest() -> None:
     model, once = fitted(train, NUMBERS), Observed.likeliest
     seen: list[Observed] = []
 
-    def likeliest(self: Observed) -> torch.Tensor:
+    def likeliest(self: Observed) -> Floats:
         seen.append(self)
         return once(self)
 
@@ -131,14 +133,33 @@ def test_the_numbers_are_the_likeliest() -> None:
         patched.setattr(Observed, "likeliest", likeliest)
         model.likeliest(late)
     best = once(seen[0])
-    reached = float(seen[0].likelihood(Numbers(*best)))
+    reached, _ = seen[0].likelihood(Numbers(*best))
     for place in range(len(best)):
         for factor in (0.9, 1.05):
-            moved = best.clone()
+            moved = best.copy()
             moved[place] *= factor
             if place < 4:
-                moved[place] = moved[place].clamp(max=0.999)
-            assert float(seen[0].likelihood(Numbers(*moved))) <= reached + 2e-3
+                moved[place] = min(moved[place], 0.999)
+            assert seen[0].likelihood(Numbers(*moved))[0] <= reached + 2e-3
+
+
+def test_derivatives_of_the_likelihood_are_those_of_small_steps() -> None:
+    train, late = random_data(1, 60), random_data(2, 20)
+    model = fitted(train, NUMBERS)
+    seen: list[Observed] = []
+
+    def remember(observed: Observed) -> Floats:
+        seen.append(observed)
+        return np.ones(7)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Observed, "likeliest", remember)
+        model.likeliest(late)
+    _, derivatives = seen[0].likelihood(Numbers(*NUMBERS))
+    for place, derivative in enumerate(derivatives):
+        step = 1e-6 * np.eye(7)[place]
+        above, below = (seen[0].likelihood(Numbers(*(np.array(NUMBERS) + s)))[0] for s in (step, -step))
+        assert derivative == pytest.approx((above - below) / 2e-6, rel=1e-4, abs=1e-7)
 
 
 def test_a_planted_decay_is_found() -> None:
@@ -155,7 +176,7 @@ def test_a_planted_decay_is_found() -> None:
     plain = Cooccurrence(CountingSettings(window=30), len(data.vocabulary))
     plain.count(data)
     batch = Windows(data.select(slice(60)), None).batch(np.arange(60))
-    hits = [float((one(batch).scores.argmax(1) == batch.targets).float().mean()) for one in (model, plain)]
+    hits = [float((one(batch).scores.argmax(1) == batch.targets).mean()) for one in (model, plain)]
     assert hits[0] >= hits[1] - 0.02
 
 
@@ -165,14 +186,14 @@ def test_followers_are_the_counted_part() -> None:
     batch = Windows(data, model.reach).batch(np.arange(8))
     cell, share, _ = model._followers(batch, model.event_weights(batch)[batch.target_mask])
     rows = torch.zeros(batch.num_targets, len(data.vocabulary))
-    rows.view(-1).index_add_(0, cell, share)
+    rows.view(-1).index_add_(0, torch.from_numpy(cell), torch.from_numpy(share))
     assert len(set(cell.tolist())) == len(cell) and (rows.sum(1) < 1).all()
     # Without own values and popularity the scores are these shares.
-    model.repeats.again.zero_()
-    model.repeats.offered.fill_(1.0)
-    model.totals.zero_()
-    model.recent.lately.zero_()
-    torch.testing.assert_close(model(batch).scores.exp(), rows, rtol=1e-5, atol=1e-6)
+    model.repeats.again.fill(0)
+    model.repeats.offered.fill(1)
+    model.totals.fill(0)
+    model.recent.lately.fill(0)
+    torch.testing.assert_close(scored(model, batch).scores.exp(), rows, rtol=1e-5, atol=1e-6)
 
 
 def test_halves_add_up_and_the_numbers_stay() -> None:
@@ -181,8 +202,8 @@ def test_halves_add_up_and_the_numbers_stay() -> None:
     batch = Windows(data, once.reach).batch(np.arange(5))
     twice(batch)  # what is kept of the first half must not survive
     twice.count(data.select(slice(15, None)))
-    assert torch.equal(once.numbers, twice.numbers)
-    torch.testing.assert_close(twice(batch).scores, once(batch).scores, rtol=1e-4, atol=1e-5)
+    assert np.array_equal(once.numbers, twice.numbers)
+    torch.testing.assert_close(scored(twice, batch).scores, scored(once, batch).scores, rtol=1e-4, atol=1e-5)
 
 
 def test_pieces_of_its_reach_give_the_scores_of_the_whole() -> None:
@@ -190,7 +211,7 @@ def test_pieces_of_its_reach_give_the_scores_of_the_whole() -> None:
     model = Interpolated(CountingSettings(window=4), len(data.vocabulary))
     model.count(data)
     whole, cut = Windows(data, None, last_only=True), Windows(data, model.reach, last_only=True)
-    scores = [model(windows.batch(np.arange(len(windows)))).scores for windows in (whole, cut)]
+    scores = [scored(model, windows.batch(np.arange(len(windows)))).scores for windows in (whole, cut)]
     torch.testing.assert_close(scores[1], scores[0], rtol=1e-5, atol=1e-5)
 
 
@@ -199,4 +220,4 @@ def test_too_little_to_hold_out(records: list[History]) -> None:
     data = Histories.of(records, Vocabulary("abc"))
     model = fitted(data)
     batch = Windows(Histories.of([History(("a", "b", "c"))], data.vocabulary), None).batch(np.array([0]))
-    assert not model(batch).scores.isnan().any()
+    assert not scored(model, batch).scores.isnan().any()

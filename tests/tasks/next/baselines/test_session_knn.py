@@ -18,6 +18,7 @@ from ensue.tasks.next.settings import VSKNNSettings
 from ensue.vocabulary import FIRST, Vocabulary
 from tests.kernels.paths import on_both_paths
 from tests.oracles.sessions import vsknn_scores
+from tests.tasks.next.batches import scored
 
 pytestmark = on_both_paths
 
@@ -34,8 +35,7 @@ def counted(settings: VSKNNSettings, data: Histories) -> VSKNN:
 
 def said(model: VSKNN, histories: Histories, *, last_only: bool = True) -> Output:
     windows = Windows(histories, model.reach, last_only=last_only)
-    output: Output = model(windows.batch(np.arange(len(windows))))
-    return output
+    return scored(model, windows.batch(np.arange(len(windows))))
 
 
 def shares_after(settings: VSKNNSettings, *values: str) -> list[float]:

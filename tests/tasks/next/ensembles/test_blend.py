@@ -9,12 +9,13 @@ import torch
 from ensue import History, SettingError
 from ensue.data.histories import Histories
 from ensue.learning import life
+from ensue.tasks.next.batch import Batch
 from ensue.tasks.next.dataset import Windows
 from ensue.tasks.next.ensembles.blend import FLOOR, LEANS, PRIOR, REPEATS, SPREAD, STEP_FLOOR, Blend
-from ensue.tasks.next.model import Batch
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.tasks.next.settings import BlendSettings
 from ensue.vocabulary import FIRST, Vocabulary
+from tests.tasks.next.batches import scored
 from tests.tasks.next.contract import network_of
 
 VALUES = "abcdef"
@@ -33,13 +34,14 @@ def blend(weight: float) -> tuple[Blend, Vocabulary]:
 def _neighbour_shares(model: Blend, batch: Batch) -> torch.Tensor:
     """What the neighbours hold, without popularity."""
     sessions = model.memory.sessions
-    return sessions(batch).scores.exp() - sessions.settings.popularity * sessions.shares()
+    popularity = torch.from_numpy(sessions.settings.popularity * sessions.shares())
+    return scored(sessions, batch.arrays()).scores.exp() - popularity
 
 
 def test_adds_the_logarithm_of_the_neighbours_share() -> None:
     model, vocabulary = blend(0.7)
     windows = Windows(Histories.of([History(("a", "b", "e", "d"))], vocabulary), model.reach)
-    batch = windows.batch(np.arange(1))
+    batch = windows.batch(np.arange(1)).to("cpu")
     with torch.no_grad():
         scores = model(batch).scores
         own = model.network(batch).scores
@@ -53,7 +55,7 @@ def test_adds_the_logarithm_of_the_followers_share() -> None:
     model, vocabulary = blend(0.0)
     model.memory.following.count(Histories.of(PAST, vocabulary))
     model.step.fill_(1.5)
-    batch = Windows(Histories.of([History(("a", "b", "e"))], vocabulary), model.reach).batch(np.arange(1))
+    batch = Windows(Histories.of([History(("a", "b", "e"))], vocabulary), model.reach).batch(np.arange(1)).to("cpu")
     with torch.no_grad():
         (scores, (weights,)), (own, (heard,)) = model(batch), model.network(batch)
     # After a came b four times of four; after b came c twice and d once.
@@ -103,17 +105,17 @@ def test_the_table_follows_what_is_learned() -> None:
 
 def test_without_a_weight_it_is_the_network() -> None:
     model, vocabulary = blend(0.0)
-    batch = Windows(Histories.of([History(("a", "b", "e"))], vocabulary), model.reach).batch(np.arange(1))
+    batch = Windows(Histories.of([History(("a", "b", "e"))], vocabulary), model.reach).batch(np.arange(1)).to("cpu")
     with torch.no_grad():
         torch.testing.assert_close(model(batch).scores, model.network(batch).scores, rtol=1e-5, atol=1e-5)
 
 
 def test_heeded_events_are_shares_of_both_parts() -> None:
     model, vocabulary = blend(1.0)
-    batch = Windows(Histories.of([History(("a", "b", "e"))], vocabulary), model.reach).batch(np.arange(1))
+    batch = Windows(Histories.of([History(("a", "b", "e"))], vocabulary), model.reach).batch(np.arange(1)).to("cpu")
     with torch.no_grad():
         (weights,), (own,) = model(batch).weights, model.network(batch).weights
-        (heard,) = model.memory.sessions(batch).weights
+        (heard,) = scored(model.memory.sessions, batch.arrays()).weights
     torch.testing.assert_close(weights[0, 1], (own[0, 1] + heard[0, 1]) / 2)
 
 
@@ -121,7 +123,7 @@ def test_adds_a_number_by_how_far_back_an_item_stands() -> None:
     model, vocabulary = blend(0.0)
     model.repeat.copy_(torch.tensor([0.5, -1.0, 2.0, 3.0, 4.0, 0.0, 0.0]))
     record = History(("a", "b", "a", "c", "d", "e", "a", "f"))
-    batch = Windows(Histories.of([record], vocabulary), model.reach).batch(np.arange(1))
+    batch = Windows(Histories.of([record], vocabulary), model.reach).batch(np.arange(1)).to("cpu")
     with torch.no_grad():
         scores, own = model(batch).scores, model.network(batch).scores
     # After a b a: a at 1, b at 2. After a b a c d e: e at 1, d at 2, c at 3, a at 4, b at 5 (4 and 5 are one class).
@@ -134,10 +136,10 @@ def test_interpolated_counts_are_one_of_its_parts() -> None:
     model, vocabulary = blend(0.0)
     model.memory.interpolated.count(Histories.of(PAST, vocabulary))
     model.mix.fill_(1.0)
-    batch = Windows(Histories.of([History(("a", "b", "e"))], vocabulary), model.reach).batch(np.arange(1))
+    batch = Windows(Histories.of([History(("a", "b", "e"))], vocabulary), model.reach).batch(np.arange(1)).to("cpu")
     with torch.no_grad():
         (scores, (weights,)), (own, (heard,)) = model(batch), model.network(batch)
-        counted, (counted_heard,) = model.memory.interpolated(batch)
+        counted, (counted_heard,) = scored(model.memory.interpolated, batch.arrays())
         torch.testing.assert_close(scores.log_softmax(1), (own + counted).log_softmax(1))
         both = heard + counted_heard
         torch.testing.assert_close(weights[0, :2], (both / both.sum(-1, keepdim=True))[0, :2])
@@ -150,14 +152,14 @@ def test_what_never_came_has_a_place() -> None:
     model, vocabulary = blend(0.0)
     model.mix.fill_(1.0)
     model.memory.interpolated.count(Histories.of([History(("a", "b", "a"))] * 3, vocabulary))
-    batch = Windows(Histories.of([History(("a", "b", "e"))], vocabulary), model.reach).batch(np.arange(1))
+    batch = Windows(Histories.of([History(("a", "b", "e"))], vocabulary), model.reach).batch(np.arange(1)).to("cpu")
     with torch.no_grad():
         assert bool(model(batch).scores[:, FIRST:].isfinite().all())
 
 
 def test_the_network_has_its_own_number() -> None:
     model, vocabulary = blend(0.0)
-    batch = Windows(Histories.of([History(("a", "b", "e"))], vocabulary), model.reach).batch(np.arange(1))
+    batch = Windows(Histories.of([History(("a", "b", "e"))], vocabulary), model.reach).batch(np.arange(1)).to("cpu")
     model.scale.fill_(0.3)
     with torch.no_grad():
         torch.testing.assert_close(model(batch).scores[:, FIRST:], 0.3 * model.network(batch).scores[:, FIRST:])
@@ -170,7 +172,7 @@ def test_the_numbers_are_the_likeliest_on_the_held_out_part(monkeypatch: pytest.
     model.finish(Histories.of([*PAST, History(("a", "a"))], vocabulary), held, None)  # a repeat: nothing is ruled out
     assert float(model.lean) in LEANS
     windows = Windows(held, model.reach)
-    batch = windows.batch(np.arange(len(windows)))
+    batch = windows.batch(np.arange(len(windows))).to("cpu")
     numbers = torch.cat([model.scale, model.weight, model.step, model.mix, model.repeat])
 
     def chance(numbers: torch.Tensor) -> float:
@@ -252,7 +254,7 @@ def test_a_network_that_adds_nothing_is_left_out() -> None:
     model = Blend(BlendSettings(dim=8, neighbours=3), len(learned.vocabulary)).eval()
     model.finish(learned, Histories.of(pairs_of(1, 40), learned.vocabulary), None)
     assert model.idle and float(model.scale) == 0
-    batch = Windows(learned, model.reach).batch(np.arange(3))
+    batch = Windows(learned, model.reach).batch(np.arange(3)).to("cpu")
     with torch.no_grad():
         before = model(batch).scores
         model.network.items.weight.mul_(-1)
@@ -299,7 +301,7 @@ def test_chances_are_those_of_the_whole_catalogue() -> None:
     held = Histories.of(walks[800:]).encode(learned.vocabulary, drop_unknown=True)
     model.finish(learned, held, None)
     windows = Windows(held, model.reach)
-    batch = windows.batch(np.arange(len(windows)))
+    batch = windows.batch(np.arange(len(windows))).to("cpu")
     with torch.no_grad():
         scores = model(batch).scores
     found = [float((power * scores).log_softmax(1).gather(1, batch.targets[:, None]).sum()) for power in (0.8, 1, 1.25)]

@@ -32,6 +32,7 @@ from ensue.tasks.next.models.hidan import HiDAN
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.tasks.next.settings import CascadeBlendSettings, CountingSettings, HiDANSettings
 from ensue.vocabulary import FIRST, Vocabulary
+from tests.tasks.next.batches import scored
 from tests.tasks.next.contract import network_of
 
 VALUES = "abcdef"
@@ -51,12 +52,13 @@ def blend(*, mixed: bool = True) -> tuple[CascadeBlend, Vocabulary]:
 def test_every_part_knows_what_its_module_says() -> None:
     model, vocabulary = blend()
     asked = Histories.of([History(tuple("abed"), (0.0, 5.0, 9.0, 20.0))], vocabulary)
-    batch = Windows(asked, model.reach).batch(np.arange(1))
+    batch = Windows(asked, model.reach).batch(np.arange(1)).to("cpu")
     with torch.no_grad():
         found, own = model(batch), model.network(batch)
-        known = model._features(batch, own.scores).features
+        arrays = batch.arrays()
+        known = model._features(arrays, own.scores).features
     expected = dict.fromkeys(PARTS, torch.zeros_like(own.scores))
-    heard, alike = CoParticipation(model.memory).score(batch), Neighbours(model.memory).score(batch)
+    heard, alike = CoParticipation(model.memory).score(arrays), Neighbours(model.memory).score(arrays)
     for name, found_there in (("near", heard.near), ("far", heard.far), ("alike", alike)):
         said = torch.from_numpy(found_there.toarray())
         share = said / said.sum(1, keepdim=True)
@@ -64,12 +66,12 @@ def test_every_part_knows_what_its_module_says() -> None:
     often = torch.tensor([0.0, 0.0, 3.0, 3.0, 2.0, 2.0, 1.0, 1.0])  # a, b, c, d, e, f after padding and unknown
     length = torch.arange(1.0, len(own.scores) + 1).log1p()[:, None].expand_as(own.scores)
     expected |= {"network": own.scores, "length": length, "frequent": -often.log1p().expand_as(own.scores)}
-    for name, (gains, which) in zip(CLOCKS, TemporalPreference(model.memory).score(batch), strict=True):
-        expected[name] = gains[which]
+    for name, (gains, which) in zip(CLOCKS, TemporalPreference(model.memory).score(arrays), strict=True):
+        expected[name] = torch.from_numpy(gains[which])
     for name, kind in FLOORS.items():
         counted = kind(CountingSettings(), len(vocabulary))
         counted.count(Histories.of(PAST, vocabulary))
-        shares = counted(batch).scores.exp()
+        shares = scored(counted, arrays).scores.exp()
         expected[name] = (shares / shares.sum(1, keepdim=True)).log().clamp(min=LEAST)
     for place, name in enumerate(PARTS):
         torch.testing.assert_close(known[place, :, FIRST:], expected[name][:, FIRST:])
@@ -80,12 +82,12 @@ def test_every_part_knows_what_its_module_says() -> None:
     torch.testing.assert_close(found.scores[:, FIRST:], (model.mixture(known) + LEAST * held)[:, FIRST:])
     assert bool(found.scores[:, :FIRST].isneginf().all())
     assert torch.equal(found.weights[0], own.weights[0])
-    torch.testing.assert_close(found.weights[1], (own.weights[1] + heard.shares) / 2)
+    torch.testing.assert_close(found.weights[1], (own.weights[1] + torch.from_numpy(heard.shares)) / 2)
 
 
 def test_until_the_mixture_is_learned_it_is_the_network() -> None:
     model, vocabulary = blend(mixed=False)
-    batch = Windows(Histories.of(PAST, vocabulary), model.reach).batch(np.arange(len(PAST)))
+    batch = Windows(Histories.of(PAST, vocabulary), model.reach).batch(np.arange(len(PAST))).to("cpu")
     with torch.no_grad():
         assert torch.equal(model(batch).scores, model.network(batch).scores)
 
@@ -110,7 +112,7 @@ def test_neither_a_cut_nor_company_changes_a_score(monkeypatch: pytest.MonkeyPat
         windows, scores = Windows(asked, reach), torch.zeros(len(asked.ids), len(vocabulary))
         with torch.no_grad():
             for index in [np.arange(len(windows))] if taken == 1 else [np.array([i]) for i in range(len(windows))]:
-                scores[torch.from_numpy(windows.positions(index))] = model(windows.batch(index)).scores
+                scores[torch.from_numpy(windows.positions(index))] = model(windows.batch(index).to("cpu")).scores
         rows.append(scores)
     torch.testing.assert_close(rows[0], rows[1], rtol=1e-4, atol=1e-4)
     torch.testing.assert_close(rows[0], rows[2], rtol=1e-4, atol=1e-4)
@@ -180,7 +182,7 @@ def test_cosines_times_a_factor() -> None:
     torch.manual_seed(0)
     vocabulary = Vocabulary(VALUES)
     network = HiDAN(HiDANSettings(dim=8, table_dim=8, cosine=True), len(vocabulary)).eval()
-    batch = Windows(Histories.of(PAST, vocabulary), network.reach).batch(np.arange(len(PAST)))
+    batch = Windows(Histories.of(PAST, vocabulary), network.reach).batch(np.arange(len(PAST))).to("cpu")
     with torch.no_grad():
         scores = network(batch).scores[:, FIRST:]
         near = functional.cosine_similarity(network.encode(batch)[0][:, None], network.output.weight[None], dim=2)

@@ -12,11 +12,11 @@ import torch
 from ensue import History
 from ensue.data.histories import Histories, Index
 from ensue.metrics import Floats
+from ensue.tasks.next.batch import PaddedBatch
 from ensue.tasks.next.dataset import Windows
 from ensue.tasks.next.ensembles import co_participation
 from ensue.tasks.next.ensembles.co_participation import BACK, DAY, DAYS, FAR, STEEP, CoParticipation
 from ensue.tasks.next.ensembles.memory import CascadeStore
-from ensue.tasks.next.model import Batch
 from ensue.text.sparse import SparseRows, sparse_rows
 from ensue.vocabulary import Vocabulary
 
@@ -75,7 +75,7 @@ def test_are_the_sums_over_past_cascades() -> None:
     model, vocabulary = memory()
     batch = Windows(Histories.of(ASKED, vocabulary), 6).batch(np.arange(len(ASKED)))
     heard = model.score(batch)
-    for number, (row, step) in enumerate(batch.target_mask.nonzero().tolist()):
+    for number, (row, step) in enumerate(np.argwhere(batch.target_mask).tolist()):
         for close, sums in ((True, heard.near), (False, heard.far)):
             expected, by_event = said(ASKED[row], step, close=close)
             found = {vocabulary.value(id): value for id, value in enumerate(sums.toarray()[number].tolist()) if value}
@@ -144,7 +144,7 @@ def test_grows_and_says_the_same() -> None:
     batch = Windows(Histories.of(ASKED, vocabulary), 6).batch(np.arange(len(ASKED)))
     grown = CoParticipation(model.past.grow(len(vocabulary) + 3), window=WINDOW)
     old, new = model.score(batch), grown.score(batch)
-    assert torch.equal(old.shares, new.shares)
+    assert np.array_equal(old.shares, new.shares)
     for mine, theirs in ((old.near, new.near), (old.far, new.far)):
         assert np.array_equal(mine.toarray(), theirs.toarray()[:, : len(vocabulary)])
 
@@ -153,7 +153,7 @@ def test_a_window_longer_than_any_cascade_takes_no_memory() -> None:
     model, vocabulary = memory()
     batch = Windows(Histories.of(cascades(3, 5), vocabulary), None).batch(np.arange(3))
     wide, longest = (CoParticipation(model.past, window=window).score(batch) for window in (2**31 - 1, 99))
-    assert np.array_equal(wide.near.toarray(), longest.near.toarray()) and torch.equal(wide.shares, longest.shares)
+    assert np.array_equal(wide.near.toarray(), longest.near.toarray()) and np.array_equal(wide.shares, longest.shares)
 
 
 def test_what_is_counted_later_is_heard() -> None:
@@ -165,12 +165,7 @@ def test_what_is_counted_later_is_heard() -> None:
 
 
 def test_nobody_known_says_nothing() -> None:
-    batch = Batch(
-        torch.tensor([[2, 3]]),
-        torch.ones(1, 2, dtype=torch.bool),
-        torch.zeros(1, 2, dtype=torch.float64),
-        torch.ones(1, 2, dtype=torch.bool),
-        torch.empty(0, dtype=torch.int64),
-    )
+    everywhere = np.ones((1, 2), np.bool_)
+    batch = PaddedBatch(np.array([[2, 3]]), everywhere, np.zeros((1, 2)), everywhere, np.empty(0, np.int64))
     heard = CoParticipation(CascadeStore(6)).score(batch)
     assert heard.near.shape == (2, 6) and not heard.near.toarray().any() and float(heard.shares.sum()) == 0

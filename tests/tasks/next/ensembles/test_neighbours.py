@@ -46,7 +46,7 @@ def test_is_the_sum_over_past_cascades() -> None:
     model, vocabulary = memory()
     batch = Windows(Histories.of(ASKED, vocabulary), 6).batch(np.arange(len(ASKED)))
     heard = model.score(batch).toarray()
-    for number, (row, step) in enumerate(batch.target_mask.nonzero().tolist()):
+    for number, (row, step) in enumerate(np.argwhere(batch.target_mask).tolist()):
         expected = said(ASKED[row].values[step::-1])
         found = {name: float(heard[number, vocabulary.id(name)]) for name in VALUES}
         assert found == pytest.approx(expected, rel=1e-5)

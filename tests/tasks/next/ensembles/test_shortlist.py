@@ -40,18 +40,18 @@ def test_lists_as_long_as_the_catalogue_change_no_score_and_short_ones_only_the_
     assert isinstance(model, CascadeBlend)
     windows = Windows(data.encode(made.vocabulary), model.reach)
     with torch.no_grad():
-        batch = windows.batch(np.arange(3))
+        batch = windows.batch(np.arange(3)).to("cpu")
         whole = model(batch).scores
         monkeypatch.setattr(cascade_blend, "WHOLE", 5)
         torch.testing.assert_close(model(batch).scores, whole)
         monkeypatch.setattr(shortlist, "LONGEST", 5)
         monkeypatch.setattr(shortlist, "FREQUENT", 2)
         scores, network = model(batch).scores, model.network(batch).scores
-        known = model._features(batch, network)
+        known = model._features(batch.arrays(), network)
         assert known.users is not None and len(known.users) < whole.shape[1] - FIRST
-        alone = torch.cat([model(windows.batch(np.array([row]))).scores for row in range(3)])
+        alone = torch.cat([model(windows.batch(np.array([row])).to("cpu")).scores for row in range(3)])
     torch.testing.assert_close(scores, alone)  # whoever is beside a cascade in a batch changes no list
-    held = cascade_blend._held(batch, model.reach, whole.shape[1])
+    held = cascade_blend._held(batch.arrays(), model.reach, whole.shape[1])
     for target in range(0, len(scores), 7):
         listed = torch.zeros(whole.shape[1], dtype=torch.bool)
         listed[known.users[known.listed[target]]] = True

@@ -61,7 +61,7 @@ def test_gains_are_those_of_the_formula() -> None:
     assert len(heard) == len(CLOCKS)
     for clock, (gained, which) in enumerate(heard):
         table = gained[which]
-        for number, (row, step) in enumerate(batch.target_mask.nonzero().tolist()):
+        for number, (row, step) in enumerate(np.argwhere(batch.target_mask).tolist()):
             found = {user: float(table[number, vocabulary.id(user)]) for user in VALUES}
             assert found == pytest.approx(gains(clock, ASKED[row].times[: step + 1]), rel=1e-5)
 
@@ -82,7 +82,7 @@ def test_a_cut_of_a_long_cascade_changes_no_gain() -> None:
             own = np.array([index])
             at = torch.from_numpy(windows.positions(own))
             for clock, (gained, which) in enumerate(habits.score(windows.batch(own))):
-                table[clock, at] = gained[which]
+                table[clock, at] = torch.from_numpy(gained[which])
         found.append(table)
     assert torch.equal(*found)
     assert bool((found[0].sum((1, 2)) > 0).all())

@@ -88,7 +88,7 @@ def literal(model: CORE, ids: list[int]) -> tuple[torch.Tensor, list[float]]:
 def test_equals_the_equations(length: int) -> None:
     model, histories = network(max_length=length), Histories.of(RECORDS)
     windows = Windows(histories, model.reach)
-    batch = windows.batch(torch.arange(len(windows)).numpy())
+    batch = windows.batch(torch.arange(len(windows)).numpy()).to("cpu")
     with torch.no_grad():
         output = model(batch)
         rows, steps = batch.target_mask.nonzero(as_tuple=True)
@@ -102,14 +102,14 @@ def test_equals_the_equations(length: int) -> None:
 def test_the_loss_is_the_cross_entropy_of_the_scores() -> None:
     model = network()
     model.lately.zero_()  # the loss is of the network alone
-    batch = Windows(Histories.of(RECORDS), model.reach).batch(torch.arange(3).numpy())
+    batch = Windows(Histories.of(RECORDS), model.reach).batch(torch.arange(3).numpy()).to("cpu")
     expected = torch.nn.functional.cross_entropy(model(batch).scores, batch.targets)
     torch.testing.assert_close(model.loss(batch), expected)
 
 
 def test_sampled_loss_nears_the_full_one_with_many_negatives() -> None:
     model = network(negatives=20_000, dropout=0.0)
-    batch = Windows(Histories.of(RECORDS), model.reach).batch(torch.arange(3).numpy())
+    batch = Windows(Histories.of(RECORDS), model.reach).batch(torch.arange(3).numpy()).to("cpu")
     full = model.loss(batch)
     torch.manual_seed(0)
     # 20,000 draws from five ids: each share is known to about 1 %.
@@ -118,7 +118,7 @@ def test_sampled_loss_nears_the_full_one_with_many_negatives() -> None:
 
 def test_gradients_are_those_of_the_loss() -> None:
     model = network()
-    batch = Windows(Histories.of(RECORDS), model.reach).batch(torch.arange(3).numpy())
+    batch = Windows(Histories.of(RECORDS), model.reach).batch(torch.arange(3).numpy()).to("cpu")
     table = model.items.weight.detach().clone()
 
     def loss(weight: torch.Tensor) -> torch.Tensor:
@@ -133,7 +133,7 @@ def test_gradients_are_those_of_the_loss() -> None:
 def test_the_count_of_an_item_moves_its_score_by_the_prior() -> None:
     model = network()
     model.lately.zero_()
-    batch = Windows(Histories.of(RECORDS), model.reach).batch(torch.arange(3).numpy())
+    batch = Windows(Histories.of(RECORDS), model.reach).batch(torch.arange(3).numpy()).to("cpu")
     before = model(batch).scores.detach()
     model.items.sampler.totals[FIRST] *= 10
     moved = model(batch).scores.detach() - before

@@ -163,7 +163,7 @@ def test_pieces_give_the_scores_of_the_whole(name: str) -> None:
     assert (len(whole), len(cut)) == (1, -(-399 // STEPS))
 
     def scores(windows: Windows) -> Tensor:
-        found: Tensor = model(windows.batch(np.arange(len(windows)))).scores
+        found: Tensor = model(windows.batch(np.arange(len(windows))).to("cpu")).scores
         return found
 
     torch.testing.assert_close(scores(cut), scores(whole), rtol=0, atol=1e-12)
@@ -271,7 +271,7 @@ def test_credits_and_bias_are_the_score() -> None:
     for window in (30, 3):
         network = HiDAN(HiDANSettings(dim=8, window=window), len(vocabulary)).eval()
         data = Histories.of([History(tuple("adcbfe"), (0.0, 9.0, 9.0, 1e4, 1e5, 2e5))], vocabulary)
-        batch = Windows(data, network.reach).batch(np.arange(1))
+        batch = Windows(data, network.reach).batch(np.arange(1)).to("cpu")
         with torch.no_grad():
             credit, scores = network.credit(batch), network(batch).scores
         came = batch.ids[0, 1:]

@@ -10,9 +10,9 @@ import torch
 from scipy.integrate import quad
 from torch import Tensor
 
-from ensue import SettingError
+from ensue.errors import SettingError
+from ensue.tasks.next.batch import Batch
 from ensue.tasks.next.catalogue import MODELS
-from ensue.tasks.next.model import Batch
 from ensue.tasks.next.models.rmtpp import RMTPP, SMALL, delay, log_density, total_hazard
 from ensue.tasks.next.settings import RMTPPSettings
 from ensue.vocabulary import FIRST

@@ -12,7 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from ensue import SettingError
 from ensue.nn.sampling import Sampler, sampled_cross_entropy
-from ensue.tasks.next.model import Batch
+from ensue.tasks.next.batch import Batch
 from ensue.tasks.next.models.sansr import PAIRWISE, SANSR, Block
 from ensue.tasks.next.settings import SANSRSettings
 from ensue.vocabulary import FIRST

@@ -16,29 +16,35 @@ from itertools import pairwise
 from typing import Annotated, Self
 
 import numpy as np
-import torch
+import numpy.typing as npt
 from pydantic import Field
-from torch import Tensor
-from torch.nn.functional import pad
 
 from ensue import kernels
 from ensue.data.histories import Histories, Ids, Index, entries_of, ranges
 from ensue.metrics import Floats
-from ensue.nn.attention import band
-from ensue.nn.device import is_float32_on_cpu
-from ensue.nn.item_head import Output
 from ensue.nn.validation import require_counts, require_ids, require_offsets, require_table
 from ensue.settings import Settings
-from ensue.tasks.next.model import Batch, Counts
+from ensue.tasks.next.batch import PaddedBatch, ScoredBatch, Scores
 from ensue.tasks.next.settings import CountingSettings
+from ensue.text.sparse import sparse_rows
 from ensue.vocabulary import FIRST
 
-DENSE = 4096
-"""Catalogues up to this size are scored by a full table where most pairs occur."""
-SPARSE_COST = 2000
-"""Time to add one stored pair to a score, in multiplications of a product of full tables."""
+MAX_DENSE_IDS, PAIR_COST = 4096, 8
+"""Catalogues up to this size are scored from a full table of pairs where many occur. To add one stored pair to a score
+takes as long as to add ``PAIR_COST`` neighbouring numbers of a table."""
 PAIRS = 2**20
 """Pairs that are counted at once: some 50 MB, so that a log of any size is counted near the processor's cache."""
+
+
+Counts = npt.NDArray[np.float32]
+"""Counts of events, some of them weighted."""
+
+
+def logarithm(numbers: Scores) -> Scores:
+    """Return logarithms; -inf of 0."""
+    with np.errstate(divide="ignore"):
+        logarithms: Scores = np.log(numbers)
+    return logarithms
 
 
 @dataclass(eq=False)
@@ -62,9 +68,9 @@ class ItemCounts:
             ValueError: there is not one of each id, one is negative, or padding or unknown values are counted.
         """
         if self.totals is None:
-            self.totals = torch.zeros(self.num_ids)
+            self.totals = np.zeros(self.num_ids, np.float32)
         require_item_counts("totals", self.totals, self.num_ids)
-        if bool(self.totals[:FIRST].any()):
+        if self.totals[:FIRST].any():
             raise ValueError("totals counts padding or unknown values")
 
     def count(self, histories: Histories) -> None:
@@ -73,34 +79,36 @@ class ItemCounts:
 
     def forget(self, histories: Histories) -> None:
         """Take back the events of encoded histories that were counted."""
-        self.totals = (self.totals - self._occurrences(histories.ids)).clamp_(min=0)
+        self.totals = np.maximum(self.totals - self._occurrences(histories.ids), 0)
 
     def forget_ids(self, ids: Ids) -> None:
         """Take some ids out of the counts."""
-        self.totals[torch.from_numpy(ids).long()] = 0
+        self.totals[ids] = 0
 
     def grow(self, num_ids: int) -> Self:
         """Return these counts resized for more ids; known ids keep theirs, new ones start at 0."""
         grown = copy(self)
-        grown.num_ids, grown.totals = num_ids, pad(self.totals, (0, num_ids - self.num_ids))
+        grown.num_ids = num_ids
+        grown.totals = np.pad(self.totals, (0, num_ids - self.num_ids))
         return grown
 
-    def shares(self) -> Tensor:
+    def shares(self) -> Scores:
         """Return the share of each item in all events, (ids,)."""
-        return self.totals / self.totals.sum().clamp(min=1)
+        shares: Scores = self.totals / np.maximum(self.totals.sum(), 1)
+        return shares
 
-    def _occurrences(self, ids: Ids) -> Tensor:
+    def _occurrences(self, ids: Ids) -> Counts:
         """Return how often each id occurs, (ids,)."""
-        return torch.from_numpy(np.bincount(ids, minlength=self.num_ids).astype(np.float32))
+        return np.bincount(ids, minlength=self.num_ids).astype(np.float32)
 
 
-def require_item_counts(name: str, counts: Tensor, num_ids: int) -> None:
+def require_item_counts(name: str, counts: Counts, num_ids: int) -> None:
     """Check that there is one count of each id.
 
     Raises:
         ValueError: there is not, or one is negative or too large.
     """
-    require_table(name, counts, torch.float32, [num_ids])
+    require_table(name, counts, np.float32, [num_ids])
     require_counts(name, counts)
 
 
@@ -115,10 +123,11 @@ class Popularity(ItemCounts):
         """Receptive field: the number of earlier events that can change a step's scores."""
         return 0
 
-    def __call__(self, batch: Batch) -> Output:
+    def __call__(self, batch: PaddedBatch) -> ScoredBatch:
         """Return the same scores for every target step; events get no weights."""
-        scores = self.shares().log().expand(int(batch.target_mask.sum()), -1)
-        return Output(scores.clone(), (torch.zeros(batch.mask.shape + batch.mask.shape[-1:]),))
+        num_targets = batch.num_steps
+        scores = np.repeat(logarithm(self.shares())[None], num_targets, axis=0)
+        return ScoredBatch(scores, (np.zeros(batch.mask.shape + batch.mask.shape[-1:], np.float32),))
 
 
 @dataclass(eq=False)
@@ -133,9 +142,9 @@ class Cooccurrence(Popularity):
 
     rows: Index = None  # type: ignore[assignment]  # zeros unless given
     columns: Ids = field(default_factory=lambda: np.empty(0, np.int32))
-    counts: Counts = field(default_factory=lambda: torch.zeros(0))
-    _row_totals: Tensor | None = field(init=False, default=None)
-    _dense: Tensor | None = field(init=False, default=None)
+    counts: Counts = field(default_factory=lambda: np.zeros(0, np.float32))
+    _row_totals: Counts | None = field(init=False, default=None)
+    _dense: Counts | None = field(init=False, default=None)
     """(ids, ids) the counts, of a small catalogue; ``None`` until they are needed."""
 
     def __post_init__(self) -> None:
@@ -148,7 +157,7 @@ class Cooccurrence(Popularity):
         if self.rows is None:
             self.rows = np.zeros(self.num_ids + 1, np.int64)
         require_offsets("rows", self.rows, len(self.columns), self.num_ids)
-        require_table("columns", self.columns, torch.int32, [None])
+        require_table("columns", self.columns, np.int32, [None])
         require_ids("columns", self.columns, self.num_ids, FIRST)
         require_item_counts("counts", self.counts, len(self.columns))
 
@@ -199,8 +208,8 @@ class Cooccurrence(Popularity):
         pairs, forgotten_pairs = self._pairs(), forgotten._pairs()
         index = np.searchsorted(pairs, forgotten_pairs).clip(max=max(len(pairs) - 1, 0))
         is_stored = pairs[index] == forgotten_pairs if len(pairs) else np.zeros(len(forgotten_pairs), np.bool_)
-        counts = self.counts.double().numpy().copy()
-        counts[index[is_stored]] -= forgotten.counts.double().numpy()[is_stored]
+        counts = self.counts.astype(np.float64)
+        counts[index[is_stored]] -= forgotten.counts[is_stored]
         remaining = counts > 0.5 / self.gap  # a pair that occurs counts at least 1 / gap
         self._set_pairs(pairs[remaining], counts[remaining])
 
@@ -208,13 +217,13 @@ class Cooccurrence(Popularity):
         """Take some ids out of the counts and pairs."""
         super().forget_ids(ids)
         remaining = ~np.isin(self._earlier(), ids) & ~np.isin(self.columns, ids)
-        self._set_pairs(self._pairs()[remaining], self.counts.double().numpy()[remaining])
+        self._set_pairs(self._pairs()[remaining], self.counts[remaining].astype(np.float64))
 
     def _set_pairs(self, pairs: Index, counts: Floats) -> None:
         """Store pairs, each as earlier id x ids + later id in rising order, and their counts."""
         self.rows = np.searchsorted(pairs, np.arange(self.num_ids + 1) * self.num_ids)
         self.columns = (pairs % self.num_ids).astype(np.int32)
-        self.counts = torch.from_numpy(counts.astype(np.float32))
+        self.counts = counts.astype(np.float32)
         self._row_totals = self._dense = None
 
     def _with_stored(self, low: int, high: int, pairs: Index, sums: Floats) -> tuple[Index, Floats]:
@@ -225,7 +234,7 @@ class Cooccurrence(Popularity):
         earlier = np.repeat(np.arange(low, high), np.diff(self.rows[low : high + 1]))
         stored = earlier * self.num_ids + self.columns[begin:end]
         all_pairs, codes = np.unique(np.concatenate([stored, pairs]), return_inverse=True)
-        counts = np.concatenate([self.counts[begin:end].double().numpy(), sums])
+        counts = np.concatenate([self.counts[begin:end], sums])
         return all_pairs, np.bincount(codes, counts, len(all_pairs)).astype(np.float64)
 
     def _most_counted(self, pairs: Index, counts: Floats) -> tuple[Index, Floats]:
@@ -253,67 +262,73 @@ class Cooccurrence(Popularity):
         """Return each pair as earlier id x ids + later id, rising."""
         return self._earlier() * self.num_ids + self.columns
 
-    def row_totals(self) -> Tensor:
+    def row_totals(self) -> Counts:
         """Return the sum of each item's counts over its successors, (ids,)."""
         if self._row_totals is None:
-            sums = np.concatenate([[0.0], np.cumsum(self.counts.double().numpy())])
-            self._row_totals = torch.from_numpy(np.diff(sums[self.rows]).astype(np.float32))
+            sums = np.concatenate([[0.0], np.cumsum(self.counts, dtype=np.float64)])
+            self._row_totals = np.diff(sums[self.rows]).astype(np.float32)
         return self._row_totals
 
-    def recency(self, batch: Batch) -> Tensor:
+    def recency(self, batch: PaddedBatch) -> Scores:
         """Return the weight 1 / gap of every event for every step, (batch, step, event); 0 outside the window."""
-        time = batch.mask.shape[1]
-        steps = torch.arange(time)
-        gaps = (steps[:, None] - steps[None, :] + 1).clamp(min=1)
-        visible = band(time, reach=self.latest, own=True) & batch.mask[:, None, :]
-        return visible / gaps
+        steps = np.arange(batch.mask.shape[1])
+        # An event has gap 1 to the step that scores from it, and a gap below 1 to earlier steps.
+        gaps = steps[:, None] - steps[None, :] + 1
+        is_visible = (gaps >= 1) & (gaps <= self.latest)
+        weights: Scores = is_visible / np.maximum(gaps, 1).astype(np.float32) * batch.mask[:, None, :]
+        return weights
 
-    def __call__(self, batch: Batch) -> Output:
+    def __call__(self, batch: PaddedBatch) -> ScoredBatch:
         """Return the scores, (targets, ids), and each event's part of the counted mass, (batch, time, time)."""
-        events, shares = self._scored_events(batch)
-        rows = int(batch.target_mask.sum())
-        if self.num_ids <= DENSE and self.latest * len(self.columns) * SPARSE_COST > self.num_ids**3:
-            return Output(self._dense_scores(rows, *events), (shares,))
-        return Output(log_mixture(self.totals, self.settings.popularity, rows, *self._sums(*events)), (shares,))
+        events, fractions = self._scored_events(batch)
+        num_targets = batch.num_steps
+        if self.num_ids <= MAX_DENSE_IDS and PAIR_COST * len(self.columns) > self.num_ids**2:
+            return ScoredBatch(self._dense_scores(num_targets, *events), (fractions,))
+        scores = log_mixture(self.totals, self.settings.popularity, num_targets, *self._sums(*events))
+        return ScoredBatch(scores, (fractions,))
 
-    def followers(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
-        """Return what followed the latest events of each target step.
+    def followers(self, batch: PaddedBatch) -> tuple[Index, Scores, Scores]:
+        """Return the items that followed the latest events of each target step.
 
         Returns:
             row x ids + id of each follower, some twice, and what it adds to the candidate's score; each event's part of
             the counted mass, (batch, time, time).
         """
-        events, shares = self._scored_events(batch)
-        return *self._sums(*events), shares
+        events, fractions = self._scored_events(batch)
+        return *self._sums(*events), fractions
 
-    def _scored_events(self, batch: Batch) -> tuple[tuple[Tensor, Tensor, Tensor], Tensor]:
+    def _scored_events(self, batch: PaddedBatch) -> tuple[tuple[Index, Index, Scores], Scores]:
         """Return the events that scores come from, and each event's part of the counted mass, (batch, time, time).
 
         Returns:
             The row of the target, the id and the weight of each event that is scored from; and the parts.
         """
         totals = self.row_totals()
-        weights = self.recency(batch) * totals.clamp(min=1e-9).pow(-self.settings.power)[batch.ids][:, None, :]
+        by_id = (np.maximum(totals, 1e-9) ** -self.settings.power).astype(np.float32, copy=False)
+        weights: Scores = self.recency(batch) * by_id[batch.ids][:, None, :]
+        # Each target step has a row of (targets, time) weights; its history is repeated for each of its target steps.
         target_weights = weights[batch.target_mask]
-        histories = batch.ids[batch.target_mask.nonzero()[:, 0]]
-        target, event = target_weights.nonzero(as_tuple=True)
+        histories = batch.ids[batch.target_mask.nonzero()[0]]
+        target, event = target_weights.nonzero()
         mass = weights * totals[batch.ids][:, None, :]
-        shares = mass / mass.sum(-1, keepdim=True).clamp(min=1e-30)
-        return (target, histories[target, event], target_weights[target, event]), shares
+        fractions = mass / np.maximum(mass.sum(-1, keepdims=True), 1e-30)
+        return (target, histories[target, event], target_weights[target, event]), fractions
 
-    def _sums(self, target: Tensor, ids: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    def _sums(self, target: Index, ids: Index, weight: Scores) -> tuple[Index, Scores]:
         """Return row x ids + id of each follower of some events, and its weighted count."""
-        owner, pair = map(torch.from_numpy, entries_of(self.rows, ids.numpy()))
-        cells = (target * self.num_ids)[owner] + torch.from_numpy(self.columns)[pair]
+        owner, pair = entries_of(self.rows, ids)
+        cells = (target * self.num_ids)[owner] + self.columns[pair]
         return cells, weight[owner] * self.counts[pair]
 
-    def _dense_scores(self, rows: int, target: Tensor, ids: Tensor, weight: Tensor) -> Tensor:
-        """Return the scores as a product of weights with the full (ids, ids) table, (targets, ids)."""
+    def _dense_scores(self, num_targets: int, target: Index, ids: Index, weight: Scores) -> Scores:
+        """Return the scores as weighted sums of rows of the full (ids, ids) table, (targets, ids)."""
         if self._dense is None:
-            self._dense = torch.zeros(self.num_ids, self.num_ids)
-            self._dense.view(-1)[torch.from_numpy(self._pairs())] = self.counts
-        weights = torch.zeros(rows, self.num_ids).index_put_((target, ids), weight, accumulate=True)
-        return torch.addmm(self.settings.popularity * self.shares(), weights, self._dense).log_()
+            self._dense = np.zeros((self.num_ids, self.num_ids), np.float32)
+            # A pair is the position of its count in the table read row after row.
+            self._dense.reshape(-1)[self._pairs()] = self.counts
+        scores = sparse_rows(target, ids, weight, (num_targets, self.num_ids)) @ self._dense
+        scores += self.settings.popularity * self.shares()
+        return logarithm(scores)
 
 
 def _pair_sums(ids: Ids, events: Index, followed: Index, num_ids: int) -> tuple[Index, Floats]:
@@ -358,20 +373,15 @@ class SequentialRules(Cooccurrence):
         return 1
 
 
-def _compiled_log_mixture(totals: Tensor, popularity: float, rows: int, cells: Tensor, shares: Tensor) -> Tensor:
-    out, factor = totals.new_empty(rows, len(totals)), popularity / max(1.0, float(totals.sum()))
-    kernels.call(
-        "log_mixture", totals=totals, factor=factor, cells=cells.contiguous(), added=shares.contiguous(), out=out
-    )
-    return out
+def _compiled_log_mixture(totals: Counts, popularity: float, rows: int, cells: Index, shares: Scores) -> Scores:
+    scores = np.empty((rows, len(totals)), np.float32)
+    factor = popularity / max(1.0, float(totals.sum()))
+    kernels.call("log_mixture", totals=totals, factor=factor, cells=cells, added=shares, out=scores)
+    return scores
 
 
-def _suits_log_mixture(totals: Tensor, popularity: float, rows: int, cells: Tensor, shares: Tensor) -> bool:
-    return is_float32_on_cpu(totals) and cells.is_cpu and totals.numel() > 0 and not totals.requires_grad
-
-
-@kernels.compiled(_compiled_log_mixture, when=_suits_log_mixture)
-def log_mixture(totals: Tensor, popularity: float, rows: int, cells: Tensor, shares: Tensor) -> Tensor:
+@kernels.compiled(_compiled_log_mixture, when=lambda totals, *_: len(totals) > 0)
+def log_mixture(totals: Counts, popularity: float, rows: int, cells: Index, shares: Scores) -> Scores:
     """Return the logarithms of the neighbours' shares plus those of all events, (rows, ids).
 
     Args:
@@ -381,6 +391,7 @@ def log_mixture(totals: Tensor, popularity: float, rows: int, cells: Tensor, sha
         cells: (shares,) positions row x ids + id.
         shares: (shares,) addends.
     """
-    scores = (popularity * (totals / totals.sum().clamp(min=1))).repeat(rows, 1)
-    scores.view(-1).index_add_(0, cells, shares)
-    return scores.log_()
+    fractions = totals / np.maximum(totals.sum(), 1)
+    scores = np.repeat((popularity * fractions)[None], rows, axis=0)
+    np.add.at(scores.reshape(-1), cells, shares)
+    return logarithm(scores)

@@ -19,22 +19,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from ensue.data.histories import Histories, Ids, Index
 from ensue.metrics import Floats
-from ensue.nn.attention import band
-from ensue.nn.item_head import Output
 from ensue.nn.validation import require_number, require_table
-from ensue.tasks.next.baselines.counting import Cooccurrence, Popularity, log_mixture
+from ensue.tasks.next.baselines.counting import Cooccurrence, Popularity, log_mixture, logarithm
 from ensue.tasks.next.baselines.recent import Recent, latest_tenth, latest_windows
 from ensue.tasks.next.baselines.repeats import RepeatShares, own_values
+from ensue.tasks.next.batch import PaddedBatch, ScoredBatch, Scores
 from ensue.tasks.next.dataset import Windows
-from ensue.tasks.next.model import Batch
 
 if TYPE_CHECKING:  # to predict imports it only where these counts are asked
     from scipy.sparse import csr_array
@@ -51,75 +47,110 @@ PULL, FURTHEST = 1e-4, 12.0
 """Both keep a number finite of which the data says nothing."""
 
 
-class Numbers(NamedTuple):
-    """The learned numbers; see the module."""
+Number: TypeAlias = "float | np.floating"
 
-    lag: Tensor
-    power: Tensor
-    repeat: Tensor
-    lately: Tensor
-    prior: Tensor
-    backward: Tensor
-    rate: Tensor
+
+class Numbers(NamedTuple):
+    """The fitted numbers; see the module."""
+
+    lag: Number
+    power: Number
+    repeat: Number
+    lately: Number
+    prior: Number
+    backward: Number
+    rate: Number
 
 
 START = (0.5, 0.5, 0.7, 0.3, 2.0, 0.3, 0.1)
 """Start of the search, with ``rate`` in median gaps; used as it is if nothing can be held out."""
 LATELY, PRIOR, BACKWARD = 3, 4, 5
-"""Their places."""
-SHARES = 4
-"""The first of them are between 0 and 1, the others above 0."""
+"""Positions in :class:`Numbers`."""
+NUM_PROBABILITIES = 4
+"""The first numbers are between 0 and 1, the others above 0."""
 
 
 class Observed(NamedTuple):
-    """Statistics of held-out targets before they came, each (targets, events) or (targets,)."""
+    """Statistics of held-out targets before they came, float64: (targets, events) or (targets,)."""
 
-    followed: Tensor
-    """Number of times the target came after each event, and before it (``preceded``); totals of both."""
-    preceded: Tensor
-    after: Tensor
-    before: Tensor
-    since: Tensor
-    """Number of events, and of seconds, between each event and the latest."""
-    seconds: Tensor
-    own: Tensor
-    """The share of the target's distance where the history holds it, and the sum over all that it holds."""
-    every: Tensor
-    ever: Tensor
-    lately: Tensor
-    """Shares of the target among all events."""
+    followed: Floats
+    """(targets, events) count of the target after each event."""
+    preceded: Floats
+    """(targets, events) count of the target before each event."""
+    after: Floats
+    """(targets, events) sum of all counts after each event."""
+    before: Floats
+    """(targets, events) sum of all counts before each event."""
+    since: Floats
+    """(targets, events) number of events between each event and the latest."""
+    seconds: Floats
+    """(targets, events) time between each event and the latest."""
+    own: Floats
+    """(targets,) share of the target's distance if the history contains it, else 0."""
+    every: Floats
+    """(targets,) sum of such shares over all items of the history."""
+    ever: Floats
+    """(targets,) share of the target among all events."""
+    lately: Floats
+    """(targets,) share of the target among recent events."""
 
-    def likelihood(self, numbers: Numbers) -> Tensor:
-        """The mean logarithm of the targets' probabilities."""
-        sums = self.after + numbers.backward * self.before
-        weights = numbers.lag**self.since * (-numbers.rate * self.seconds).exp()
-        weights = weights * sums.clamp(min=LEAST) ** -numbers.power
-        counted = (weights * (self.followed + numbers.backward * self.preceded)).sum(1)
-        back = (1 - numbers.lately) * self.ever + numbers.lately * self.lately
-        left = (1 - numbers.repeat * self.every).clamp(min=LEFT)
-        shares = left * (counted + numbers.prior * back) / ((weights * sums).sum(1) + numbers.prior)
-        return (shares + numbers.repeat * self.own).clamp(min=LEAST).log().mean()
+    def likelihood(self, numbers: Numbers) -> tuple[float, Numbers]:
+        """Return the mean logarithm of the targets' probabilities, and its derivatives by the numbers."""
+        lag, power, repeat, recent, prior, backward, rate = numbers
+        sums = self.after + backward * self.before
+        bounded_sums = np.maximum(sums, LEAST)
+        weights = lag**self.since * np.exp(-rate * self.seconds) * bounded_sums**-power
+        counts = self.followed + backward * self.preceded
+        counted = (weights * counts).sum(1)
+        total = (weights * sums).sum(1) + prior
+        popular = (1 - recent) * self.ever + recent * self.lately
+        left = np.maximum(1 - repeat * self.every, LEFT)
+        numerator = counted + prior * popular
+        probability = left * numerator / total + repeat * self.own
+        bounded = np.maximum(probability, LEAST)
+        # From here on each name is the derivative of the mean logarithm by what it names; a bound that holds has none.
+        by_probability = np.where(probability >= LEAST, 1 / bounded, 0.0) / len(bounded)
+        by_numerator = by_probability * left / total
+        by_total = -by_numerator * numerator / total
+        by_left = np.where(left > LEFT, by_probability * numerator / total, 0.0)
+        # (targets, events) by the weight of each event, times the weight.
+        by_weight = weights * (by_numerator[:, None] * counts + by_total[:, None] * sums)
+        inner = weights * (by_numerator[:, None] * self.preceded + by_total[:, None] * self.before)
+        by_sums = np.where(sums >= LEAST, -power * by_weight * self.before / bounded_sums, 0.0)
+        derivatives = Numbers(
+            lag=(by_weight * self.since).sum() / lag,
+            power=-(by_weight * np.log(bounded_sums)).sum(),
+            repeat=(by_probability * self.own - by_left * self.every).sum(),
+            lately=(by_numerator * prior * (self.lately - self.ever)).sum(),
+            prior=(by_numerator * popular + by_total).sum(),
+            backward=(inner + by_sums).sum(),
+            rate=-(by_weight * self.seconds).sum(),
+        )
+        return float(np.log(bounded).mean()), derivatives
 
-    def likeliest(self) -> Tensor:
-        """(7,) the numbers under which the targets are likeliest (L-BFGS-B)."""
+    def likeliest(self) -> Floats:
+        """Return the numbers under which the targets are likeliest, (7,), by L-BFGS-B."""
         from scipy.optimize import minimize
 
-        def lost(point: Floats) -> tuple[float, Floats]:
-            free = torch.from_numpy(point.copy()).requires_grad_()
-            with torch.enable_grad():
-                loss = PULL * (free**2).mean() - self.likelihood(_numbers(free))
-                (slope,) = torch.autograd.grad(loss, free)
-            return float(loss.detach()), slope.numpy()
+        def loss(point: Floats) -> tuple[float, Floats]:
+            numbers = _numbers(point)
+            likelihood, derivatives = self.likelihood(numbers)
+            # Derivatives of the sigmoid and of the exponential, by their values.
+            values = np.array(numbers)
+            inner = np.where(np.arange(len(values)) < NUM_PROBABILITIES, values * (1 - values), values)
+            gradient = 2 * PULL * point / len(point) - inner * np.array(derivatives)
+            return PULL * float((point**2).mean()) - likelihood, gradient
 
-        shares, positive = (np.array(part) for part in (START[:SHARES], START[SHARES:]))
-        begin = np.concatenate([np.log(shares / (1 - shares)), np.log(positive)])
+        probabilities, positive = np.array(START[:NUM_PROBABILITIES]), np.array(START[NUM_PROBABILITIES:])
+        begin = np.concatenate([np.log(probabilities / (1 - probabilities)), np.log(positive)])
         bounds = [(-FURTHEST, FURTHEST)] * len(begin)
-        found = minimize(lost, begin, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": STEPS})
-        return torch.stack(_numbers(torch.from_numpy(found.x)))
+        result = minimize(loss, begin, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": STEPS})
+        return np.array(_numbers(result.x))
 
 
-def _numbers(free: Tensor) -> Numbers:
-    return Numbers(*free[:SHARES].sigmoid(), *free[SHARES:].exp())
+def _numbers(point: Floats) -> Numbers:
+    """Return the numbers of an unbounded point: the first ones through a sigmoid, the others as exponentials."""
+    return Numbers(*1 / (1 + np.exp(-point[:NUM_PROBABILITIES])), *np.exp(point[NUM_PROBABILITIES:]))
 
 
 @dataclass(eq=False)
@@ -134,9 +165,9 @@ class Interpolated(Cooccurrence):
 
     recent: Recent = None  # type: ignore[assignment]  # nothing is counted unless given
     repeats: RepeatShares = field(default_factory=RepeatShares)
-    numbers: Annotated[Tensor, torch.float64] = field(default_factory=lambda: torch.zeros(len(START)).double())
-    _both: tuple[Any, Tensor] | None = field(init=False, default=None)
-    _back: Tensor | None = field(init=False, default=None)
+    numbers: Floats = field(default_factory=lambda: np.zeros(len(START)))
+    _both: tuple[Any, Scores] | None = field(init=False, default=None)
+    _back: Scores | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         """Check the parts; once anything is counted, the numbers are chosen.
@@ -148,10 +179,10 @@ class Interpolated(Cooccurrence):
         self.recent = self.recent or Recent(self.settings, self.num_ids)
         if self.recent.num_ids != self.num_ids:
             raise ValueError("recent counts other ids")
-        require_table("numbers", self.numbers, torch.float64, [len(START)])
-        if bool(self.totals.any()):
+        require_table("numbers", self.numbers, np.float64, [len(START)])
+        if self.totals.any():
             largest = 2 * math.exp(FURTHEST)  # of the search, with room for rounding
-            require_number("numbers", self.numbers[:SHARES], 1.0)
+            require_number("numbers", self.numbers[:NUM_PROBABILITIES], 1.0)
             require_number("numbers", self.numbers[PRIOR], largest, 1 / largest)
             require_number("numbers", self.numbers[BACKWARD], largest)
 
@@ -172,8 +203,8 @@ class Interpolated(Cooccurrence):
 
     def count(self, histories: Histories) -> None:
         """Add encoded histories; the first time the numbers are chosen."""
-        if not bool(self.numbers.any()):
-            self.numbers = torch.tensor(START).double()
+        if not self.numbers.any():
+            self.numbers = np.array(START)
             parts = latest_tenth(histories)
             self.recent.choose(parts)
             if parts is not None:
@@ -206,8 +237,7 @@ class Interpolated(Cooccurrence):
         grown._both = grown._back = None
         return grown
 
-    @torch.no_grad()
-    def likeliest(self, held_out: Histories) -> Tensor:
+    def likeliest(self, held_out: Histories) -> Floats:
         """Return the numbers under which the latest held-out targets are likeliest, (7,)."""
         windows = Windows(held_out, self.reach)
         index = latest_windows(windows, MAX_TARGETS)
@@ -224,7 +254,7 @@ class Interpolated(Cooccurrence):
             seconds = np.where(values > 0, elapsed, 0)
             gaps = seconds[:, 1:2]
             unit = float(np.median(gaps[gaps > 0])) if (gaps > 0).any() else 1.0
-        in_counts = (self.totals[targets] > 0).numpy()
+        in_counts = self.totals[targets] > 0
         if not in_counts.any():
             return self.numbers
         pairs = self._table()
@@ -239,54 +269,59 @@ class Interpolated(Cooccurrence):
             Popularity.shares(self)[targets],
             self.recent.shares()[targets],
         )
-        numbers = Observed(*(torch.as_tensor(column).double()[in_counts] for column in columns)).likeliest()
+        numbers = Observed(*(column.astype(np.float64)[in_counts] for column in columns)).likeliest()
         numbers[-1] *= held_out.timed / unit
         return numbers
 
-    def _repeat_shares(self, windows: Windows, index: Index) -> tuple[Tensor, Tensor]:
+    def _repeat_shares(self, windows: Windows, index: Index) -> tuple[Floats, Floats]:
         """Return the weight of each target's distance to its last occurrence (0 if there is none), and the total."""
-        target_shares, totals = [torch.zeros(0)], [torch.zeros(0)]
+        target_shares: list[Floats] = []
+        totals: list[Floats] = []
         for start in range(0, len(index), 64):
             batch = windows.batch(index[start : start + 64])
-            cell, share = self.repeats.score(batch, self.num_ids, self.settings.window)
-            row, zeros = cell // self.num_ids, torch.zeros(batch.num_targets)
-            of_target = share * (cell % self.num_ids == batch.targets[row])
-            target_shares.append(zeros.index_add(0, row, of_target))
-            totals.append(zeros.index_add(0, row, share))
-        return torch.cat(target_shares), torch.cat(totals)
+            cells, shares = self.repeats.score(batch, self.num_ids, self.settings.window)
+            row = cells // self.num_ids
+            is_target = cells % self.num_ids == batch.targets[row]
+            target_shares.append(np.bincount(row, shares * is_target, batch.num_targets).astype(np.float64))
+            totals.append(np.bincount(row, shares, batch.num_targets).astype(np.float64))
+        return np.concatenate(target_shares), np.concatenate(totals)
 
     def _table(self) -> csr_array:
         """Return the counts as a SciPy matrix."""
         from scipy.sparse import csr_array
 
         shape = (self.num_ids, self.num_ids)
-        return csr_array((self.counts.double().numpy(), self.columns, self.rows), shape=shape)
+        return csr_array((self.counts.astype(np.float64), self.columns, self.rows), shape=shape)
 
-    def both_ways(self) -> tuple[csr_array, Tensor]:
+    def both_ways(self) -> tuple[csr_array, Scores]:
         """Return the counts plus ``backward`` times those the other way round, and (ids,) their sums by first value."""
         if self._both is None:
             forward = self._table()
             both = (forward + float(self.numbers[BACKWARD]) * forward.T).tocsr()
-            self._both = both, torch.from_numpy(both.sum(1)).float()
+            self._both = both, both.sum(1).astype(np.float32)
         return self._both
 
-    def event_weights(self, batch: Batch) -> Tensor:
+    def event_weights(self, batch: PaddedBatch) -> Scores:
         """Return w of every event for every step, (batch, step, event); 0 of events that are not scored from."""
-        time, numbers = batch.mask.shape[1], Numbers(*self.numbers.float())
-        since = (torch.arange(time)[:, None] - torch.arange(time)).clamp(min=0)
-        visible = band(time, reach=self.latest, own=True) & batch.mask[:, None, :]
-        weights = visible * numbers.lag**since
+        numbers = Numbers(*self.numbers.astype(np.float32))
+        steps = np.arange(batch.mask.shape[1])
+        since = steps[:, None] - steps
+        is_visible = (since >= 0) & (since < self.latest)
+        weights: Scores = is_visible * numbers.lag ** np.maximum(since, 0).astype(np.float32) * batch.mask[:, None, :]
         if self.numbers[-1] and batch.times.any():
-            seconds = (batch.times[:, :, None] - batch.times[:, None, :]).clamp(min=0)
-            weights = weights * (-self.numbers[-1] * seconds).exp().float()
-        sums = self.both_ways()[1][batch.ids]
-        return weights * torch.where(sums > 0, sums, torch.inf).pow(-numbers.power)[:, None, :]
+            seconds = np.maximum(batch.times[:, :, None] - batch.times[:, None, :], 0)
+            weights = weights * np.exp(-self.numbers[-1] * seconds).astype(np.float32)
+        sums = self.both_ways()[1]
+        # An item without pairs has weight 0.
+        by_id = np.where(sums > 0, sums, np.float32(np.inf)) ** -numbers.power
+        weights *= by_id[batch.ids][:, None, :]
+        return weights
 
-    def _followers(self, batch: Batch, weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return what followed the latest events of each target step.
+    def _followers(self, batch: PaddedBatch, weights: Scores) -> tuple[Index, Scores, Scores]:
+        """Return the items that followed the latest events of each target step.
 
         Args:
-            batch: on the CPU.
+            batch: padded histories.
             weights: (targets, events) of the events.
 
         Returns:
@@ -295,48 +330,52 @@ class Interpolated(Cooccurrence):
         from scipy.sparse import csr_array
 
         both, sums = self.both_ways()
-        values = batch.ids[batch.target_mask.nonzero()[:, 0]]
-        row, event = weights.nonzero(as_tuple=True)
+        values = batch.ids[batch.target_mask.nonzero()[0]]
+        row, event = weights.nonzero()
         total = (weights * sums[values]).sum(1) + float(self.numbers[PRIOR])
-        shares = (weights / total[:, None])[row, event].double().numpy()
+        shares = (weights / total[:, None])[row, event].astype(np.float64)
         shape = (len(weights), self.num_ids)
         # A sparse (targets, ids) matrix of event weights times the (ids, ids) pairs gives the followers of each target.
-        followers = (csr_array((shares, (row.numpy(), values[row, event].numpy())), shape=shape) @ both).tocoo()
-        cell = torch.from_numpy(followers.row.astype(np.int64) * shape[1] + followers.col)
-        return cell, torch.from_numpy(followers.data).float(), total
+        followers = (csr_array((shares, (row, values[row, event])), shape=shape) @ both).tocoo()
+        cells = followers.row.astype(np.int64) * shape[1] + followers.col
+        return cells, followers.data.astype(np.float32), total
 
-    def back(self) -> Tensor:
+    def back(self) -> Scores:
         """Return popularity, ever and lately, (ids,)."""
         if self._back is None:
-            lately = float(self.numbers.float()[LATELY])
-            self._back = (1 - lately) * Popularity.shares(self) + lately * self.recent.shares()
+            recent = float(self.numbers.astype(np.float32)[LATELY])
+            self._back = (1 - recent) * Popularity.shares(self) + recent * self.recent.shares()
         return self._back
 
-    def parts(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def parts(self, batch: PaddedBatch) -> tuple[Scores, Index, Scores, Scores]:
         """Return the nonzero terms of P beside popularity.
 
         Returns:
             (targets,) the factor of :meth:`back`; row x ids + value of what followed and of own values, some twice, and
             what each adds; and each event's part in it all, (batch, time, time).
         """
-        weights, numbers = self.event_weights(batch), Numbers(*self.numbers.float())
-        cell, followed, total = self._followers(batch, weights[batch.target_mask])
-        own_cell, distance = own_values(batch, self.num_ids, self.settings.window)
-        own, owner = numbers.repeat * self.repeats.shares(distance), own_cell // self.num_ids
-        left = (1 - torch.zeros(len(total)).index_add_(0, owner, own)).clamp(min=LEFT)
-        row, step = batch.target_mask.nonzero(as_tuple=True)
+        weights = self.event_weights(batch)
+        numbers = Numbers(*self.numbers.astype(np.float32))
+        cells, followed, total = self._followers(batch, weights[batch.target_mask])
+        own_cells, distance = own_values(batch, self.num_ids, self.settings.window)
+        own = numbers.repeat * self.repeats.shares(distance)
+        owner = own_cells // self.num_ids
+        left = np.maximum(1 - np.bincount(owner, own, len(total)), LEFT).astype(np.float32)
+        row, step = batch.target_mask.nonzero()
         weights *= self.both_ways()[1][batch.ids][:, None, :] * batch.target_mask[:, :, None]
         weights[row, step] *= (left / total)[:, None]
+        # A value at distance 1 is the step's own event.
         weights[row[owner], step[owner], step[owner] + 1 - distance] += own
-        added = torch.cat([left[cell // self.num_ids] * followed, own])
-        return left * numbers.prior / total, torch.cat([cell, own_cell]), added, weights
+        added = np.concatenate([left[cells // self.num_ids] * followed, own])
+        return left * numbers.prior / total, np.concatenate([cells, own_cells]), added, weights
 
-    def __call__(self, batch: Batch) -> Output:
+    def __call__(self, batch: PaddedBatch) -> ScoredBatch:
         """Return the scores, (targets, ids), and the weight of each event in them, (batch, time, time)."""
-        factor, cell, added, weights = self.parts(batch)
+        factor, cells, added, weights = self.parts(batch)
         # log(factor x back + added) = log(factor) + log(back + added / factor), whose second part is one mixture.
-        scores = log_mixture(self.back(), 1.0, len(factor), cell, added / factor[cell // self.num_ids])
-        return Output(scores.add_(factor.log()[:, None]), (weights,))
+        scores = log_mixture(self.back(), 1.0, len(factor), cells, added / factor[cells // self.num_ids])
+        scores += logarithm(factor)[:, None]
+        return ScoredBatch(scores, (weights,))
 
 
 def _pair_counts(pairs: csr_array, first: Index, second: Index) -> Floats:

@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
-import torch
+import numpy.typing as npt
 
 from ensue.data.histories import Histories, Index
 from ensue.metrics import Floats
 from ensue.nn.validation import require_counts, require_table
-from ensue.tasks.next.model import Counts
 
+Counts = npt.NDArray[np.float32]
 SHARES = (0.1, 0.5, 0.9)
 """Quantiles of the delay: the middle 80 % and the median."""
 SIZES, GAPS, OCTAVE = 64, 80, 2.0
@@ -57,9 +57,9 @@ class LengthDelayModel:
         gaps: (gap classes + 1, gap classes) number of gaps, by the class of the gap before; the last row has none.
     """
 
-    reached: Counts = field(default_factory=lambda: torch.zeros(SIZES))
-    ended: Counts = field(default_factory=lambda: torch.zeros(SIZES))
-    gaps: Counts = field(default_factory=lambda: torch.zeros(GAPS + 1, GAPS))
+    reached: Counts = field(default_factory=lambda: np.zeros(SIZES, np.float32))
+    ended: Counts = field(default_factory=lambda: np.zeros(SIZES, np.float32))
+    gaps: Counts = field(default_factory=lambda: np.zeros((GAPS + 1, GAPS), np.float32))
 
     def __post_init__(self) -> None:
         """Check the counts.
@@ -68,29 +68,29 @@ class LengthDelayModel:
             ValueError: they have other shapes, or more histories ended at a size than reached it.
         """
         for name, shape in (("reached", (SIZES,)), ("ended", (SIZES,)), ("gaps", (GAPS + 1, GAPS))):
-            require_table(name, getattr(self, name), torch.float32, shape)
+            require_table(name, getattr(self, name), np.float32, shape)
             require_counts(name, getattr(self, name))
-        if bool((self.ended > self.reached).any()):
+        if (self.ended > self.reached).any():
             raise ValueError("ended counts more ends than histories")
 
     def count(self, histories: Histories) -> None:
         """Add whole histories; one that holds nothing says nothing."""
         owner, lengths = histories.sequence_index(), histories.lengths
         reached = sizes(np.arange(len(histories.ids)) - histories.offsets[owner] + 1)
-        self.reached += torch.from_numpy(np.bincount(reached, minlength=SIZES)).float()
-        self.ended += torch.from_numpy(np.bincount(sizes(lengths[lengths > 0]), minlength=SIZES)).float()
+        self.reached += np.bincount(reached, minlength=SIZES)
+        self.ended += np.bincount(sizes(lengths[lengths > 0]), minlength=SIZES)
         if histories.timed and len(owner) > 1:
             same = owner[1:] == owner[:-1]
             before, gap = self._before(np.diff(histories.times), same)
-            cells = np.bincount(before * GAPS + gap, minlength=self.gaps.numel())
-            self.gaps += torch.from_numpy(cells).view_as(self.gaps).float()
+            cells = np.bincount(before * GAPS + gap, minlength=self.gaps.size)
+            self.gaps += cells.reshape(self.gaps.shape)
 
     def forget(self, histories: Histories) -> None:
         """Take back whole histories that were counted."""
         forgotten = LengthDelayModel()
         forgotten.count(histories)
         for name in ("reached", "ended", "gaps"):
-            getattr(self, name).sub_(getattr(forgotten, name)).clamp_(min=0)
+            setattr(self, name, np.maximum(getattr(self, name) - getattr(forgotten, name), 0))
 
     @staticmethod
     def _before(apart: Floats, same: np.ndarray) -> tuple[Index, Index]:
@@ -110,7 +110,7 @@ class LengthDelayModel:
 
     def stop_chances(self, events: Index) -> Floats:
         """The chance that nothing follows so many events."""
-        reached, ended = self.reached.double().numpy(), self.ended.double().numpy()
+        reached, ended = self.reached.astype(np.float64), self.ended.astype(np.float64)
         overall = ended.sum() / max(1.0, reached.sum())
         at = sizes(events)
         chances: Floats = (ended[at] + PRIOR * overall) / (reached[at] + PRIOR)
@@ -118,7 +118,7 @@ class LengthDelayModel:
 
     def _quantiles(self, latest: Index) -> Floats:
         """Seconds at ``SHARES`` after each class of gap; a class hardly seen leans on all."""
-        table = self.gaps.double().numpy()
+        table = self.gaps.astype(np.float64)
         whole = table.sum(0)
         rows = table[latest] + PRIOR * whole / max(1.0, whole.sum())
         sums = np.cumsum(rows, axis=1)

@@ -12,17 +12,15 @@ from dataclasses import dataclass, field
 from typing import Annotated
 
 import numpy as np
-import torch
 from pydantic import Field
-from torch import Tensor
 
-from ensue.data.histories import Histories
-from ensue.nn.item_head import Output
-from ensue.tasks.next.baselines.counting import SequentialRules, log_mixture
+from ensue.data.histories import Histories, Index
+from ensue.tasks.next.baselines.counting import SequentialRules, log_mixture, logarithm
 from ensue.tasks.next.baselines.recent import latest_tenth, latest_windows
 from ensue.tasks.next.baselines.repeats import RepeatShares, own_values
+from ensue.tasks.next.batch import PaddedBatch, ScoredBatch, Scores
 from ensue.tasks.next.dataset import Windows
-from ensue.tasks.next.model import Batch
+from ensue.topk import log_totals
 
 MAX_TARGETS = 2000
 """Held-out targets, the latest, by which the weight is chosen."""
@@ -60,46 +58,61 @@ class OwnItems(SequentialRules):
         super().count(histories)
         self.repeats.count(histories, self.totals)
 
-    @torch.no_grad()
     def likeliest(self, held_out: Histories) -> float:
         """Return the weight under which the latest held-out targets are likeliest."""
         windows = Windows(held_out, self.reach)
         index = latest_windows(windows, MAX_TARGETS)
-        rule_shares, own_shares = [torch.zeros(0)], [torch.zeros(0)]
+        rule_shares = [np.zeros(0, np.float32)]
+        own_shares = [np.zeros(0, np.float32)]
         for start in range(0, len(index), 64):
             batch = windows.batch(index[start : start + 64])
-            targets = batch.targets[:, None]
-            rule_shares.append(super().__call__(batch).scores.softmax(1).gather(1, targets)[:, 0])
-            cell, share, _ = self.own_shares(batch)
-            table = torch.zeros(len(targets), self.num_ids)
-            table.view(-1).index_add_(0, cell, share)
-            own_shares.append(table.gather(1, targets)[:, 0])
-        rules, own = (torch.cat(shares).double().numpy() for shares in (rule_shares, own_shares))
+            scores = super().__call__(batch).scores
+            # (targets,) position of each target in (targets, ids) read row after row.
+            target_cells = np.arange(len(scores)) * self.num_ids + batch.targets
+            rule_shares.append(np.exp(scores.reshape(-1)[target_cells] - log_totals(scores)))
+            cells, shares, _ = self.own_shares(batch)
+            is_target = cells == target_cells[cells // self.num_ids]
+            own_shares.append(_sums(cells[is_target] // self.num_ids, shares[is_target], len(scores)))
+        rules, own = (np.concatenate(parts).astype(np.float64) for parts in (rule_shares, own_shares))
         likelihoods = [np.log(np.maximum((1 - w) * rules + w * own, MIN_SHARE)).sum() for w in WEIGHTS]
         return float(WEIGHTS[int(np.argmax(likelihoods))])
 
-    def own_shares(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+    def own_shares(self, batch: PaddedBatch) -> tuple[Index, Scores, Index]:
         """Return row x ids + value of a history's own values, each one's share among them, and its distance."""
-        cell, distance = own_values(batch, self.num_ids, self.settings.window)
-        share, row = self.repeats.shares(distance), cell // self.num_ids
-        sums = torch.zeros(int(batch.target_mask.sum())).index_add_(0, row, share)
-        return cell, share / sums.clamp(min=MIN_SHARE)[row], distance
+        cells, distance = own_values(batch, self.num_ids, self.settings.window)
+        shares = self.repeats.shares(distance)
+        row = cells // self.num_ids
+        sums = _sums(row, shares, batch.num_steps)
+        shares /= np.maximum(sums, MIN_SHARE)[row]
+        return cells, shares, distance
 
-    def __call__(self, batch: Batch) -> Output:
+    def __call__(self, batch: PaddedBatch) -> ScoredBatch:
         """Return the scores, (targets, ids), and the weight of each event in them, (batch, time, time)."""
         weight = self.weight or 0.0
         if not weight:
             return super().__call__(batch)
         cells, added, weights = self.followers(batch)
         own_cells, shares, distance = self.own_shares(batch)
-        row, step = batch.target_mask.nonzero(as_tuple=True)
+        row, step = batch.target_mask.nonzero()
         # Shares of the rules sum to 1 - weight if own items add weight / (1 - weight) times the total of the rules.
-        rule_totals = self.settings.popularity * self.shares().sum() + torch.zeros(len(row))
-        rule_totals.index_add_(0, cells // self.num_ids, added)
+        rule_totals = self.settings.popularity * self.shares().sum()
+        rule_totals = rule_totals + _sums(cells // self.num_ids, added, len(row))
         owner = own_cells // self.num_ids
-        added = torch.cat([added, weight / (1 - weight) * rule_totals[owner] * shares])
-        scores = log_mixture(self.totals, self.settings.popularity, len(row), torch.cat([cells, own_cells]), added)
+        own_added = weight / (1 - weight) * rule_totals[owner] * shares
+        scores = log_mixture(
+            self.totals,
+            self.settings.popularity,
+            len(row),
+            np.concatenate([cells, own_cells]),
+            np.concatenate([added, own_added]),
+        )
+        scores += logarithm((1 - weight) / rule_totals)[:, None]
         weights *= 1 - weight
         # A value at distance 1 is the step's own event.
         weights[row[owner], step[owner], step[owner] + 1 - distance] += weight * shares
-        return Output(scores.add_(((1 - weight) / rule_totals).log()[:, None]), (weights,))
+        return ScoredBatch(scores, (weights,))
+
+
+def _sums(rows: Index, addends: Scores, num_rows: int) -> Scores:
+    """Return the sum of the addends of each row, (rows,)."""
+    return np.bincount(rows, addends, num_rows).astype(np.float32)

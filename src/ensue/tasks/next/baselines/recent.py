@@ -10,16 +10,15 @@ from dataclasses import dataclass
 from typing import Annotated, Self
 
 import numpy as np
-import torch
+import numpy.typing as npt
 from pydantic import Field
-from torch import Tensor
-from torch.nn.functional import pad
 
 from ensue import metrics
 from ensue.data.histories import Histories, Ids, Index, dated, hold_out
 from ensue.metrics import Floats
 from ensue.nn.validation import MAX_COUNT, require_number, require_table
 from ensue.tasks.next.baselines.counting import Popularity
+from ensue.tasks.next.batch import Scores
 from ensue.tasks.next.dataset import Windows
 
 SHORTEST = 64
@@ -63,7 +62,7 @@ class Recent(Popularity):
         half_life: in events; 0 until it is chosen.
     """
 
-    lately: Annotated[Tensor, torch.float64] = None  # type: ignore[assignment]  # zeros unless given
+    lately: npt.NDArray[np.float64] = None  # type: ignore[assignment]  # zeros unless given
     half_life: Annotated[float, Field(ge=0, le=MAX_COUNT)] = 0.0
 
     def __post_init__(self) -> None:
@@ -74,8 +73,8 @@ class Recent(Popularity):
         """
         super().__post_init__()
         if self.lately is None:
-            self.lately = torch.zeros(self.num_ids, dtype=torch.float64)
-        require_table("lately", self.lately, torch.float64, [self.num_ids])
+            self.lately = np.zeros(self.num_ids)
+        require_table("lately", self.lately, np.float64, [self.num_ids])
         require_number("lately", self.lately, MAX_COUNT)
 
     def count(self, histories: Histories) -> None:
@@ -85,7 +84,7 @@ class Recent(Popularity):
         super().count(histories)
         ids = chronological(histories)
         self.lately *= 0.5 ** (len(ids) / self.half_life)
-        self.lately += torch.from_numpy(decayed_counts(ids, self.half_life, self.num_ids))
+        self.lately += decayed_counts(ids, self.half_life, self.num_ids)
 
     def forget(self, histories: Histories) -> None:
         """Take back encoded histories; what they added lately fades, but for values that nobody else has."""
@@ -95,7 +94,7 @@ class Recent(Popularity):
     def forget_ids(self, ids: Ids) -> None:
         """Take some ids out of the counts."""
         super().forget_ids(ids)
-        self.lately[torch.from_numpy(ids).long()] = 0
+        self.lately[ids] = 0
 
     def choose(self, parts: tuple[Histories, Histories] | None) -> None:
         """Take the half-life that ranks the later part best after the earlier one, the longest of equals."""
@@ -114,13 +113,14 @@ class Recent(Popularity):
     def grow(self, num_ids: int) -> Self:
         """Return these counts resized for more ids."""
         grown = super().grow(num_ids)
-        grown.lately = pad(self.lately, (0, num_ids - self.num_ids))
+        grown.lately = np.pad(self.lately, (0, num_ids - self.num_ids))
         return grown
 
-    def shares(self) -> Tensor:
-        """Return each item's share of what came lately, (ids,)."""
-        lately = (self.lately / self.lately.sum().clamp(min=1e-30)).float()
-        return (1 - EVER) * lately + EVER * super().shares()
+    def shares(self) -> Scores:
+        """Return each item's share of the recent events, (ids,)."""
+        recent = (self.lately / np.maximum(self.lately.sum(), 1e-30)).astype(np.float32)
+        shares: Scores = (1 - EVER) * recent + EVER * super().shares()
+        return shares
 
 
 def _mean_reciprocal_rank(counts: Floats, targets: Ids) -> float:

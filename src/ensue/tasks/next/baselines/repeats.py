@@ -13,20 +13,18 @@ from copy import copy
 from dataclasses import dataclass, field
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from ensue.data.histories import Histories, Index
 from ensue.nn.validation import require_counts, require_table
-from ensue.tasks.next.baselines.length_delay import PRIOR, SIZES, sizes
-from ensue.tasks.next.model import Batch, Counts
+from ensue.tasks.next.baselines.length_delay import PRIOR, SIZES, Counts, sizes
+from ensue.tasks.next.batch import PaddedBatch, Scores
 
 
-def own_values(batch: Batch, num_ids: int, window: int) -> tuple[Tensor, Tensor]:
-    """The values among the latest ``window`` events of every target step, each at its latest place alone.
+def own_values(batch: PaddedBatch, num_ids: int, window: int) -> tuple[Index, Index]:
+    """Return the values among the latest ``window`` events of every target step, each at its latest place alone.
 
     Args:
-        batch: on the CPU.
+        batch: padded histories.
         num_ids: size of the catalogue.
         window: how many of the latest events are looked at.
 
@@ -34,23 +32,27 @@ def own_values(batch: Batch, num_ids: int, window: int) -> tuple[Tensor, Tensor]
         row x ids + value of each, rows in order of the target steps and the latest value first, and its distance from
         the target, 1 for the latest event: after a b a these are a at 1 and b at 2.
     """
-    row, step = batch.target_mask.nonzero(as_tuple=True)
-    where = step[:, None] - torch.arange(min(window, batch.ids.shape[1]))
-    event = where.clamp(min=0)
+    row, step = batch.target_mask.nonzero()
+    # (targets, window) the positions of the latest events, the latest first; negative before the first event.
+    positions = step[:, None] - np.arange(min(window, batch.ids.shape[1]))
+    next_positions = _next_positions(batch.ids)[row[:, None], np.maximum(positions, 0)]
     # An event is the latest of its value up to a step if that value comes again only after the step.
-    kept = (where >= 0) & (_next_place(batch.ids)[row[:, None], event] > step[:, None])
-    number, away = kept.nonzero(as_tuple=True)
-    return number * num_ids + batch.ids[row[number], event[number, away]], away + 1
+    is_latest = (positions >= 0) & (next_positions > step[:, None])
+    target, age = is_latest.nonzero()
+    return target * num_ids + batch.ids[row[target], positions[target, age]], age + 1
 
 
-def _next_place(ids: Tensor) -> Tensor:
-    """(batch, time) where each value stands next in its row, the row's length where it does not: 5 7 5 has 2 3 3."""
-    time = ids.shape[1]
-    order = ids.argsort(dim=1, stable=True)
-    values = ids.gather(1, order)
-    follows = torch.full_like(order, time)
-    follows[:, :-1] = torch.where(values[:, 1:] == values[:, :-1], order[:, 1:], time)
-    return torch.empty_like(order).scatter_(1, order, follows)
+def _next_positions(ids: Index) -> Index:
+    """Return where each value occurs next in its row, (batch, time), or the row's length: 5 7 5 has 2 3 3."""
+    num_steps = ids.shape[1]
+    # In the order of values, and of positions within a value, the next occurrence is the neighbour to the right.
+    order = np.argsort(ids, axis=1, kind="stable")
+    values = np.take_along_axis(ids, order, 1)
+    sorted_next = np.full_like(order, num_steps)
+    sorted_next[:, :-1] = np.where(values[:, 1:] == values[:, :-1], order[:, 1:], num_steps)
+    next_positions = np.empty_like(order)
+    np.put_along_axis(next_positions, order, sorted_next, 1)
+    return next_positions
 
 
 @dataclass(eq=False)
@@ -65,11 +67,11 @@ class RepeatShares:
         held: (2,) number of pairs of a history and an item, and of those whose item is in no other history.
     """
 
-    again: Counts = field(default_factory=lambda: torch.zeros(SIZES))
-    offered: Counts = field(default_factory=lambda: torch.zeros(SIZES))
-    lone_again: Counts = field(default_factory=lambda: torch.zeros(SIZES))
-    lone_offered: Counts = field(default_factory=lambda: torch.zeros(SIZES))
-    held: Counts = field(default_factory=lambda: torch.zeros(2))
+    again: Counts = field(default_factory=lambda: np.zeros(SIZES, np.float32))
+    offered: Counts = field(default_factory=lambda: np.zeros(SIZES, np.float32))
+    lone_again: Counts = field(default_factory=lambda: np.zeros(SIZES, np.float32))
+    lone_offered: Counts = field(default_factory=lambda: np.zeros(SIZES, np.float32))
+    held: Counts = field(default_factory=lambda: np.zeros(2, np.float32))
     skips_latest: bool = field(init=False, default=False)
     """Whether the latest item is assumed never to repeat."""
 
@@ -80,14 +82,14 @@ class RepeatShares:
             ValueError: they have other shapes, or more steps repeat a value than could have.
         """
         for name, table in vars(self).items():
-            if isinstance(table, Tensor):
-                require_table(name, table, torch.float32, [2 if name == "held" else SIZES])
+            if isinstance(table, np.ndarray):
+                require_table(name, table, np.float32, [2 if name == "held" else SIZES])
                 require_counts(name, table)
-        pairs = ((self.again, self.offered), (self.lone_again, self.lone_offered), self.held.flip(0).unbind())
-        if any(bool((part > whole).any()) for part, whole in pairs):
+        pairs = ((self.again, self.offered), (self.lone_again, self.lone_offered), (self.held[1], self.held[0]))
+        if any((part > whole).any() for part, whole in pairs):
             raise ValueError("again counts more repeats than steps")
 
-    def count(self, histories: Histories, totals: Tensor) -> None:
+    def count(self, histories: Histories, totals: Counts) -> None:
         """Add whole encoded histories.
 
         Args:
@@ -96,8 +98,8 @@ class RepeatShares:
         """
         owner, ids = histories.sequence_index(), histories.ids
         span, again, own = spans(histories, owner)
-        lone = own == totals.numpy()[ids]
-        self.held += torch.tensor([np.count_nonzero(~again), np.count_nonzero(lone & ~again)])
+        lone = own == totals[ids]
+        self.held += [np.count_nonzero(~again), np.count_nonzero(lone & ~again)]
         for chosen, repeated, offered in (
             (np.ones_like(lone), self.again, self.offered),
             (lone, self.lone_again, self.lone_offered),
@@ -107,13 +109,14 @@ class RepeatShares:
             offers = np.bincount(span[chosen], minlength=2)[::-1].cumsum()[::-1][1:]
             offered += _counts(sizes(np.arange(1, len(offers) + 1)), offers)
 
-    def shares(self, distance: Tensor, *, lone: bool = False) -> Tensor:
-        """The share of each distance; with ``lone`` of values that no history held before."""
-        table = self._smoothed(self.again, self.offered, float(self.again.sum() / self.offered.sum().clamp(min=1)))
+    def shares(self, distance: Index, *, lone: bool = False) -> Scores:
+        """Return the probability of a repeat at each distance; with ``lone`` of values that no history held before."""
+        mean = self.again.sum() / np.maximum(self.offered.sum(), 1)
+        probabilities = self._smoothed(self.again, self.offered, mean)
         if lone:
-            table = self._smoothed(self.lone_again, self.lone_offered, table)
-        shares = table[torch.from_numpy(sizes(distance.numpy()))]
-        return shares.masked_fill(distance == 1, 0.0) if self.skips_latest else shares
+            probabilities = self._smoothed(self.lone_again, self.lone_offered, probabilities)
+        chosen = probabilities[sizes(distance)]
+        return np.where(distance == 1, np.float32(0), chosen) if self.skips_latest else chosen
 
     def without_latest(self) -> RepeatShares:
         """Return the same shares, but for the latest value: it is no answer."""
@@ -127,17 +130,18 @@ class RepeatShares:
         return float(lone / (held + PRIOR))
 
     @staticmethod
-    def _smoothed(again: Tensor, offered: Tensor, expected: Tensor | float) -> Tensor:
-        return (again + PRIOR * expected) / (offered + PRIOR)
+    def _smoothed(again: Counts, offered: Counts, expected: Counts | np.float32) -> Scores:
+        probabilities: Scores = (again + PRIOR * expected) / (offered + PRIOR)
+        return probabilities
 
-    def score(self, batch: Batch, num_ids: int, window: int) -> tuple[Tensor, Tensor]:
-        """Row x ids + value of what each target step's history holds, and the share of its distance."""
+    def score(self, batch: PaddedBatch, num_ids: int, window: int) -> tuple[Index, Scores]:
+        """Return row x ids + value of each value in a target step's history, and the probability that it repeats."""
         cell, distance = own_values(batch, num_ids, window)
         return cell, self.shares(distance)
 
 
-def _counts(classes: Index, weights: Index | None = None) -> Tensor:
-    return torch.from_numpy(np.bincount(classes, weights, SIZES)).float()
+def _counts(classes: Index, weights: Index | None = None) -> Counts:
+    return np.bincount(classes, weights, SIZES).astype(np.float32)
 
 
 def spans(histories: Histories, owner: Index) -> tuple[Index, np.ndarray, Index]:

@@ -31,21 +31,16 @@ from typing import Annotated, Self
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from pydantic import Field
-from torch import Tensor
-from torch.nn.functional import pad
 
 from ensue import kernels
 from ensue.data.histories import Histories, Ids, Index, entries_of, offsets_of, scrambled
-from ensue.nn.item_head import Output
 from ensue.nn.validation import MAX_COUNT, require_ids, require_offsets, require_table
-from ensue.tasks.next.baselines.counting import ItemCounts, log_mixture, require_item_counts
-from ensue.tasks.next.model import Batch, Counts
+from ensue.tasks.next.baselines.counting import Counts, ItemCounts, log_mixture, require_item_counts
+from ensue.tasks.next.batch import PaddedBatch, ScoredBatch, Scores
 from ensue.tasks.next.settings import VSKNNSettings
 from ensue.vocabulary import FIRST
 
-Vector = npt.NDArray[np.float32]
 WIDEST = 256
 """Clicks of a session that the kernel compares at most."""
 AT_ONCE = 128
@@ -54,12 +49,12 @@ EVENTS = 2**18
 """So many events are counted at once."""
 
 
-def decayed(decay: str, window: int) -> Tensor:
-    """(window,) what a click weighs at each distance from the latest, which weighs 1."""
-    away = torch.arange(window)
+def decayed(decay: str, window: int) -> Scores:
+    """Return the weight of a click at each distance from the latest, which weighs 1: (window,)."""
+    distance = np.arange(window, dtype=np.float32)
     if decay == "linear":
-        return (1 - away / 10).clamp(min=0)
-    return (1 + away) ** (-2.0 if decay == "quadratic" else -1.0)
+        return np.maximum(1 - distance / 10, 0)
+    return (1 + distance) ** (-2.0 if decay == "quadratic" else -1.0)
 
 
 @dataclass(eq=False)
@@ -88,16 +83,16 @@ class VSKNN(ItemCounts):
         """
         super().__post_init__()
         if self.holders is None:
-            self.holders = torch.zeros(self.num_ids)
+            self.holders = np.zeros(self.num_ids, np.float32)
         require_item_counts("holders", self.holders, self.num_ids)
-        require_table("items", self.items, torch.int32, [None])
+        require_table("items", self.items, np.int32, [None])
         require_offsets("starts", self.starts, len(self.items))
         require_ids("items", self.items, self.num_ids, FIRST)
         rising = np.diff(self.items, prepend=0) > 0
         rising[self.starts[self.starts < len(self.items)]] = True  # the first item of a session
         if not rising.all():
             raise ValueError("items does not rise within a session")
-        self._decay = decayed(self.settings.decay, min(self.settings.window, WIDEST)).float()
+        self._decay = decayed(self.settings.decay, min(self.settings.window, WIDEST))
 
     @property
     def reach(self) -> int | None:
@@ -111,13 +106,15 @@ class VSKNN(ItemCounts):
         self.holders += self._occurrences(items)
         self.num_sessions += int(np.count_nonzero(np.diff(owner, prepend=-1)))
         num_stored = len(self.starts) - 1
-        self._store_looked_up(np.concatenate([self._owner(), owner + num_stored]), np.concatenate([self.items, items]))
+        self._store_looked_up(
+            np.concatenate([self.sessions_of_entries(), owner + num_stored]), np.concatenate([self.items, items])
+        )
 
     def forget(self, histories: Histories) -> None:
         """Take back encoded sessions that were counted: each removes one session of the same items, the latest."""
         super().forget(histories)
         owner, items = _distinct(histories, self.num_ids)
-        self.holders = (self.holders - self._occurrences(items)).clamp_(min=0)
+        self.holders = np.maximum(self.holders - self._occurrences(items), 0)
         self.num_sessions = max(0, self.num_sessions - len(np.unique(owner)))
         to_forget = Counter(_sums_of_hashes(items, np.flatnonzero(np.diff(owner, prepend=-1))).tolist())
         hashes = _sums_of_hashes(self.items, self.starts[:-1])
@@ -126,21 +123,17 @@ class VSKNN(ItemCounts):
             if to_forget[int(hashes[session])]:
                 to_forget[int(hashes[session])] -= 1
                 remaining[session] = False
-        self._store(remaining[self._owner()])
+        self._store(remaining[self.sessions_of_entries()])
 
     def forget_ids(self, ids: Ids) -> None:
         """Take some ids out of the counts and of all sessions."""
         super().forget_ids(ids)
-        self.holders[torch.from_numpy(ids).long()] = 0
+        self.holders[ids] = 0
         self._store(~np.isin(self.items, ids))
-
-    def _owner(self) -> Index:
-        """Return the session of each entry."""
-        return np.repeat(np.arange(len(self.starts) - 1), np.diff(self.starts))
 
     def _store(self, mask: npt.NDArray[np.bool_]) -> None:
         """Store some of the entries alone; a session without any goes."""
-        lengths = np.bincount(self._owner()[mask])
+        lengths = np.bincount(self.sessions_of_entries()[mask])
         self.items, self.starts, self._postings = self.items[mask], offsets_of(lengths[lengths > 0]), None
 
     def _store_looked_up(self, owner: Index, items: Ids) -> None:
@@ -163,50 +156,45 @@ class VSKNN(ItemCounts):
     def grow(self, num_ids: int) -> Self:
         """Return these sessions resized for more ids; known ids keep theirs, new ones start at 0."""
         grown = super().grow(num_ids)
-        grown.holders, grown._postings = pad(self.holders, (0, num_ids - self.num_ids)), None
+        grown.holders = np.pad(self.holders, (0, num_ids - self.num_ids))
+        grown._postings = None
         return grown
 
-    def neighbour_means(self, vectors: Tensor) -> Tensor:
-        """Return the mean vector of the other items of each item's past sessions, (ids, dim); 0 where there are none.
+    def sessions_of_entries(self) -> Index:
+        """Return the session of each entry of ``items``, (entries,)."""
+        return np.repeat(np.arange(len(self.starts) - 1), np.diff(self.starts))
 
-        Args:
-            vectors: (ids, dim) of all items.
-        """
-        items, owner = torch.from_numpy(self.items).long(), torch.from_numpy(self._owner())
-        lengths = torch.from_numpy(np.diff(self.starts))
-        sessions = torch.zeros(len(lengths), vectors.shape[1]).index_add_(0, owner, vectors[items])
-        sums = torch.zeros_like(vectors).index_add_(0, items, sessions[owner] - vectors[items])
-        return sums / torch.zeros(len(vectors)).index_add_(0, items, lengths[owner] - 1.0).clamp(min=1)[:, None]
-
-    def rarity(self) -> Tensor:
+    def rarity(self) -> Scores:
         """Return the factor that inverse frequency gives each item, (ids,)."""
-        quotients = torch.full((), float(self.num_sessions)) / self.holders.clamp(min=1)
-        return 1 + self.settings.idf * quotients.clamp(min=1).log()
+        quotients = self.num_sessions / np.maximum(self.holders, 1)
+        return (1 + self.settings.idf * np.log(np.maximum(quotients, 1))).astype(np.float32, copy=False)
 
-    def __call__(self, batch: Batch) -> Output:
+    def __call__(self, batch: PaddedBatch) -> ScoredBatch:
         """Return the scores, (targets, ids), and each event's part of the similarity, (batch, time, time)."""
         scores, weights = [], []
         for part in batch.split(AT_ONCE):
-            cell, shares, similarity = self.score(part)
-            rows = int(part.target_mask.sum())
-            scores.append(log_mixture(self.totals, self.settings.popularity, rows, cell, shares))
+            cells, shares, similarity = self.score(part)
+            num_targets = part.num_steps
+            scores.append(log_mixture(self.totals, self.settings.popularity, num_targets, cells, shares))
             weights.append(similarity)
         # One part is not copied: its scores are the largest block of an answer.
-        return Output(scores[0] if len(scores) == 1 else torch.cat(scores), (torch.cat(weights),))
+        return ScoredBatch(scores[0] if len(scores) == 1 else np.concatenate(scores), (np.concatenate(weights),))
 
-    def score(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+    def score(self, batch: PaddedBatch) -> tuple[Index, Scores, Scores]:
         """Score the items of the neighbours.
 
         Returns:
             row x ids + item of every time a neighbour of a target step holds an item, what that adds to the item's
             share (a row's sum to 1), and each event's part of the neighbours' similarity, (batch, time, time).
         """
-        if kernels.is_loaded() and self.settings.window <= WIDEST and batch.ids.is_cpu:
+        if kernels.is_loaded() and self.settings.window <= WIDEST:
             return self._score_compiled(batch)
-        rows, steps = batch.target_mask.nonzero(as_tuple=True)
-        ids, similarity = batch.ids.numpy(), np.zeros((*batch.ids.shape, batch.ids.shape[1]), np.float32)
+        rows, steps = batch.target_mask.nonzero()
+        ids = batch.ids
+        weights = np.zeros((*ids.shape, ids.shape[1]), np.float32)
         cells, shares = [np.empty(0, np.int64)], [np.empty(0, np.float32)]
-        decay, rarity = decayed(self.settings.decay, batch.ids.shape[1]).float().numpy(), self.rarity().numpy()
+        decay = decayed(self.settings.decay, ids.shape[1])
+        rarity = self.rarity()
         for target, (row, step) in enumerate(zip(rows.tolist(), steps.tolist(), strict=True)):
             latest_first = ids[row, max(0, step + 1 - self.settings.window) : step + 1][::-1]
             items, distances = np.unique(latest_first, return_index=True)  # an item counts at its latest click alone
@@ -215,29 +203,30 @@ class VSKNN(ItemCounts):
             scores = similar[owner] * rarity[self.items[entries]]
             cells.append(target * self.num_ids + self.items[entries].astype(np.int64))
             shares.append(scores / max(scores.sum(), np.finfo(np.float32).tiny))
-            similarity[row, step, step - distances] = of_click
-        weights = torch.from_numpy(similarity)
-        weights /= weights.sum(-1, keepdim=True).clamp(min=1e-30)
-        return torch.from_numpy(np.concatenate(cells)), torch.from_numpy(np.concatenate(shares)), weights
+            weights[row, step, step - distances] = of_click
+        weights /= np.maximum(weights.sum(-1, keepdims=True), 1e-30)
+        return np.concatenate(cells), np.concatenate(shares), weights
 
-    def _score_compiled(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+    def _score_compiled(self, batch: PaddedBatch) -> tuple[Index, Scores, Scores]:
         settings, (postings, stops) = self.settings, self._looked_up()
-        rows, steps = batch.target_mask.nonzero(as_tuple=True)
-        weights = torch.empty(*batch.ids.shape, batch.ids.shape[1])
+        rows, steps = map(np.ascontiguousarray, batch.target_mask.nonzero())
+        weights = np.empty((*batch.ids.shape, batch.ids.shape[1]), np.float32)
         prepared = kernels.prepare(
-            "neighbours", ids=batch.ids.contiguous(), rows=rows, steps=steps, decay=self._decay, postings=postings,
-            stops=stops, starts=self.starts, items=self.items, holders=self.holders, sessions=float(self.num_sessions),
-            idf=settings.idf, window=settings.window, sample=settings.sample, neighbours=settings.neighbours,
-            num_ids=self.num_ids, num_sessions=len(self.starts) - 1, weights=weights,
+            "neighbours", ids=np.ascontiguousarray(batch.ids), rows=rows, steps=steps, decay=self._decay,
+            postings=postings, stops=stops, starts=self.starts, items=self.items, holders=self.holders,
+            sessions=float(self.num_sessions), idf=settings.idf, window=settings.window, sample=settings.sample,
+            neighbours=settings.neighbours, num_ids=self.num_ids, num_sessions=len(self.starts) - 1, weights=weights,
         )  # fmt: skip
-        count, room = 16 * len(rows) * min(settings.neighbours, settings.sample), -1
-        while count > room:  # the kernel returns how much room it needs
-            room = count
-            cells, shares = torch.empty(room, dtype=torch.int64), torch.empty(room)
-            count = kernels.call("neighbours", prepared, cells=cells, shares=shares)
-        return cells[:count], shares[:count], weights
+        num_entries = 16 * len(rows) * min(settings.neighbours, settings.sample)
+        capacity = -1
+        while num_entries > capacity:  # the kernel returns how many entries there are
+            capacity = num_entries
+            cells = np.empty(capacity, np.int64)
+            shares = np.empty(capacity, np.float32)
+            num_entries = kernels.call("neighbours", prepared, cells=cells, shares=shares)
+        return cells[:num_entries], shares[:num_entries], weights
 
-    def _search(self, items: Ids, distances: Index, decay: Vector) -> tuple[Index, Vector, Vector]:
+    def _search(self, items: Index, distances: Index, decay: Scores) -> tuple[Index, Scores, Scores]:
         """Search the neighbours of one session.
 
         Args:
@@ -266,7 +255,10 @@ class VSKNN(ItemCounts):
         """Return the sessions of every item, rising, and where those of each id begin; the last number is the end."""
         if self._postings is None:
             order = np.argsort(self.items, kind="stable")
-            self._postings = self._owner()[order], offsets_of(np.bincount(self.items, minlength=self.num_ids))
+            self._postings = (
+                self.sessions_of_entries()[order],
+                offsets_of(np.bincount(self.items, minlength=self.num_ids)),
+            )
         return self._postings
 
 

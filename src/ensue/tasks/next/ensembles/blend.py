@@ -47,11 +47,12 @@ from ensue.learning.ensemble import Candidates, fit_weights
 from ensue.nn.item_head import ALL_IDS, Output, Product, rows_of
 from ensue.nn.validation import LARGEST_COUNT, require_number
 from ensue.tasks.next.baselines.repeats import own_values
-from ensue.tasks.next.baselines.session_knn import AT_ONCE
+from ensue.tasks.next.baselines.session_knn import AT_ONCE, VSKNN
+from ensue.tasks.next.batch import Batch
 from ensue.tasks.next.dataset import hide_seen, repeats
 from ensue.tasks.next.ensembles.held_out import drawn, likeliest_power, mean_gain
 from ensue.tasks.next.ensembles.memory import BlendMemory
-from ensue.tasks.next.model import Batch, Model
+from ensue.tasks.next.model import Model
 from ensue.tasks.next.models.core import CORE
 from ensue.tasks.next.settings import BlendSettings, CORESettings
 from ensue.vocabulary import FIRST
@@ -241,7 +242,7 @@ class Blend(nn.Module):
         """Add past sessions to the memory, and look again at what was held beside what."""
         self.memory.count(histories)
         vectors = functional.normalize(self.network.items.rows(ALL_IDS), dim=1).cpu()
-        self.beside.copy_(self.memory.sessions.neighbour_means(vectors))
+        self.beside.copy_(_neighbour_means(self.memory.sessions, vectors))
 
     def _recall(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
         """Row x ids + item of what the neighbours hold, what it adds at weight 1, and each event's part in it."""
@@ -249,11 +250,12 @@ class Blend(nn.Module):
         if self._recalled is not None and number in self._recalled:
             return self._recalled[number]
         # Every neighbour lists all its items: a few targets at a time bound the memory that these lists take.
-        device, cells, shares, parts = batch.ids.device, list[Tensor](), list[Tensor](), list[Tensor]()
+        device = batch.ids.device
+        cells, shares, parts = list[Tensor](), list[Tensor](), list[Tensor]()
         num_targets = 0
-        for part in batch.to(torch.device("cpu")).split(AT_ONCE):
-            cell, share, weights = self.memory.sessions.score(part)
-            rows = int(part.target_mask.sum())
+        for part in batch.arrays().split(AT_ONCE):
+            cell, share, weights = map(torch.from_numpy, self.memory.sessions.score(part))
+            rows = part.num_steps
             if rows * len(self.beside) <= len(cell):  # a table of all cells is smaller than the lists, and not sorted
                 dense = torch.zeros(rows * len(self.beside)).index_add_(0, cell, share)
                 cell = dense.nonzero()[:, 0]
@@ -272,11 +274,11 @@ class Blend(nn.Module):
 
     def _follow(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Row x ids + item of what followed the latest event in the past, and what it adds at step 1."""
-        latest, counts = batch.ids[batch.target_mask].cpu(), self.memory.following
-        row, entry = map(torch.from_numpy, entries_of(counts.rows, latest.numpy()))
+        latest, counts = batch.ids[batch.target_mask].cpu().numpy(), self.memory.following
+        row, entry = entries_of(counts.rows, latest)
         share = counts.counts[entry] / counts.row_totals()[latest][row]
-        cell = row * counts.num_ids + torch.from_numpy(counts.columns)[entry]
-        return cell.to(batch.ids.device), share.div_(STEP_FLOOR).log1p_().to(batch.ids.device)
+        cell = torch.from_numpy(row * counts.num_ids + counts.columns[entry])
+        return cell.to(batch.ids.device), torch.from_numpy(share).div_(STEP_FLOOR).log1p_().to(batch.ids.device)
 
     def _interpolate(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Return the interpolated counts of each candidate, without terms common to a target step.
@@ -286,8 +288,8 @@ class Blend(nn.Module):
             the logarithm; and each event's part in it.
         """
         device, counts = batch.ids.device, self.memory.interpolated
-        factor, cells, shares, heard = counts.parts(batch.to(torch.device("cpu")))
-        popular = counts.back().log().clamp(min=NEVER).float()
+        factor, cells, shares, heard = map(torch.from_numpy, counts.parts(batch.arrays()))
+        popular = torch.from_numpy(counts.back()).log().clamp(min=NEVER)
         cell, place = torch.unique(cells, return_inverse=True)
         added = torch.zeros(len(cell)).index_add_(0, place, shares)
         row, item = cell // len(popular), cell % len(popular)
@@ -296,9 +298,9 @@ class Blend(nn.Module):
 
     def _repeats(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Row x ids + item of what each session holds itself, and the class of its distance."""
-        cell, distance = own_values(batch.to(torch.device("cpu")), len(self.beside), self.settings.max_length)
-        kind = torch.bucketize(distance, torch.tensor(REPEATS), right=True) - 1
-        return cell.to(batch.ids.device), kind.to(batch.ids.device)
+        cell, distance = own_values(batch.arrays(), len(self.beside), self.settings.max_length)
+        kind = np.searchsorted(REPEATS, distance, side="right") - 1
+        return torch.from_numpy(cell).to(batch.ids.device), torch.from_numpy(kind).to(batch.ids.device)
 
     def _set(self, numbers: Tensor) -> None:
         """Take what a conditional logit learned; no part speaks against what it knows."""
@@ -354,7 +356,7 @@ class Blend(nn.Module):
             part.take(self)
             part.memory.count(learned.select(fold != number))
             held = learned.select(fold == number)
-            held = held.keep(part.memory.sessions.totals.numpy()[held.ids] > 0)
+            held = held.keep(part.memory.sessions.totals[held.ids] > 0)
             yield part._features(drawn(part, held, torch.device("cpu")), held if hide else None)
 
     def _features(self, tried: list[tuple[Index, Batch]], hidden: Histories | None) -> Tensor:
@@ -366,7 +368,7 @@ class Blend(nn.Module):
         for positions, batch in tried:
             scores, targets = self(batch).scores.cpu(), batch.targets.cpu()[:, None]
             if hidden is not None:
-                hide_seen(scores, hidden, positions)
+                hide_seen(scores.numpy(), hidden, positions)
             own = scores.gather(1, targets)
             high, top = scores.scatter_(1, targets, -torch.inf).topk(min(CANDIDATES, scores.shape[1]), dim=1)
             some = ~own.isneginf()[:, 0] & (own >= high[:, -1:])[:, 0]
@@ -392,6 +394,22 @@ class Blend(nn.Module):
         parts.append(dense.gather(1, chosen))
         held = functional.one_hot(kinds.gather(1, chosen), 1 + len(REPEATS))[..., 1:]
         return torch.cat([torch.stack(parts, dim=2), held.float()], dim=2)
+
+
+def _neighbour_means(past: VSKNN, vectors: Tensor) -> Tensor:
+    """Return the mean vector of the other items of each item's past sessions, (ids, dim); 0 where there are none.
+
+    Args:
+        past: the sessions.
+        vectors: (ids, dim) of all items.
+    """
+    items, owner = torch.from_numpy(past.items).long(), torch.from_numpy(past.sessions_of_entries())
+    lengths = torch.from_numpy(np.diff(past.starts))
+    # The sum over each session, then over the sessions of each item, which leaves the item itself out.
+    sessions = torch.zeros(len(lengths), vectors.shape[1]).index_add_(0, owner, vectors[items])
+    sums = torch.zeros_like(vectors).index_add_(0, items, sessions[owner] - vectors[items])
+    counts = torch.zeros(len(vectors)).index_add_(0, items, lengths[owner] - 1.0)
+    return sums / counts.clamp(min=1)[:, None]
 
 
 def _fitted(features: Tensor) -> tuple[Tensor, float]:

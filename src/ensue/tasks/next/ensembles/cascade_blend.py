@@ -52,6 +52,7 @@ from ensue.nn.item_head import Output
 from ensue.significance import exceeds_standard_error
 from ensue.tasks.next.baselines.counting import Cooccurrence, Markov
 from ensue.tasks.next.baselines.interpolated import Interpolated
+from ensue.tasks.next.batch import Batch, PaddedBatch, Scores
 from ensue.tasks.next.dataset import Windows, hide_seen, repeats
 from ensue.tasks.next.ensembles.co_participation import CoParticipation
 from ensue.tasks.next.ensembles.memory import CascadeStore
@@ -59,7 +60,7 @@ from ensue.tasks.next.ensembles.mixture import Mixture
 from ensue.tasks.next.ensembles.neighbours import Neighbours
 from ensue.tasks.next.ensembles.shortlist import shortlists
 from ensue.tasks.next.ensembles.temporal_preference import CLOCKS, TemporalPreference
-from ensue.tasks.next.model import Batch, Model
+from ensue.tasks.next.model import Model
 from ensue.tasks.next.models.hidan import HiDAN
 from ensue.tasks.next.settings import CascadeBlendSettings, CountingSettings, HiDANSettings
 from ensue.vocabulary import FIRST
@@ -101,7 +102,7 @@ class Known(NamedTuple):
     """
 
     features: Tensor
-    shares: Tensor
+    shares: Scores
     users: Tensor | None
     listed: Tensor
 
@@ -155,7 +156,7 @@ class CascadeBlend(nn.Module):
             return expected
         mixture, (dependency, influence) = self.mixture.cpu(), expected.weights
         scores, said = expected.scores, torch.zeros_like(influence, device="cpu")
-        for targets, rows, part in self._parts(batch):
+        for targets, rows, part in self._parts(batch.arrays()):
             network = scores[targets].cpu()
             known = self._features(part, network)
             found = mixture(known.features)
@@ -164,7 +165,7 @@ class CascadeBlend(nn.Module):
             if not self.memory.repeats():
                 found += LEAST * _held(part, self.reach, found.shape[1])
             scores[targets] = found.to(scores.device)
-            said[rows] += known.shares
+            said[rows] += torch.from_numpy(known.shares)
         scores[:, :FIRST] = -torch.inf
         # Half of the say in who was leaned on to what stood beside them, as far as anything did.
         said = said.to(influence.device)
@@ -190,29 +191,29 @@ class CascadeBlend(nn.Module):
         """Add past cascades to the memory."""
         self.memory.count(histories)
 
-    def _parts(self, batch: Batch) -> Iterator[tuple[slice, slice, Batch]]:
-        """A few target steps after the other: which they are, the histories they are of, and these on the CPU."""
-        batch, past, window = batch.to(torch.device("cpu")), self.memory, self.settings.window or 30
-        row, step = batch.target_mask.nonzero(as_tuple=True)
-        held = torch.from_numpy(past.totals())[batch.ids].mul_(batch.mask).cumsum(1)
-        alike = held[row, step] - torch.where(step < window, 0.0, held[row, (step - window).clamp(min=0)])
-        alike.clamp_(max=len(past.offsets) - 1)  # so many past cascades at most are compared
-        held_at_once = len(PARTS) if past.num_ids <= WHOLE else FULL
-        taken = (4 * held_at_once * past.num_ids + 8 * alike).cumsum(0) // BYTES
-        begun = 0
-        for size in torch.unique_consecutive(taken, return_counts=True)[1].tolist():
-            targets = slice(begun, begun + size)
+    def _parts(self, batch: PaddedBatch) -> Iterator[tuple[slice, slice, PaddedBatch]]:
+        """Yield a few target steps at a time: which they are, the rows of their histories, and these histories."""
+        past, window = self.memory, self.settings.window or 30
+        row, step = batch.target_mask.nonzero()
+        # Past cascades that hold any of the latest events of a step: a sum up to the step, less one up to the window.
+        sums = (past.totals()[batch.ids] * batch.mask).cumsum(1)
+        alike = sums[row, step] - np.where(step < window, 0.0, sums[row, np.maximum(step - window, 0)])
+        alike = np.minimum(alike, len(past.offsets) - 1)  # so many past cascades at most are compared
+        num_tables = len(PARTS) if past.num_ids <= WHOLE else FULL
+        group = (4 * num_tables * past.num_ids + 8 * alike).cumsum() // BYTES
+        start = 0
+        for size in np.unique(group, return_counts=True)[1].tolist():
+            targets = slice(start, start + size)
             rows = slice(int(row[targets][0]), int(row[targets][-1]) + 1)
-            asked = torch.zeros_like(batch.target_mask)
-            asked[row[targets], step[targets]] = True
-            yield (
-                targets,
-                rows,
-                Batch(batch.ids[rows], batch.mask[rows], batch.times[rows], asked[rows], batch.targets[:0]),
+            target_mask = np.zeros_like(batch.target_mask)
+            target_mask[row[targets], step[targets]] = True
+            part = PaddedBatch(
+                batch.ids[rows], batch.mask[rows], batch.times[rows], target_mask[rows], batch.targets[:0]
             )
-            begun += size
+            yield targets, rows, part
+            start += size
 
-    def _features(self, batch: Batch, network: Tensor) -> Known:
+    def _features(self, batch: PaddedBatch, network: Tensor) -> Known:
         """Compute the features ``PARTS`` of all users, or of the listed ones on large catalogues.
 
         Past cascades are looked up in NumPy, wherever the network is.
@@ -235,12 +236,15 @@ class CascadeBlend(nn.Module):
                 shown = said if users is None else said[:, users.numpy()]
                 shown.toarray(out=features[part].numpy())
         features["frequent"].copy_(-torch.from_numpy(past.totals()[chosen]).log1p())
-        before = (batch.target_mask.nonzero()[:, 1] + 1).clamp(max=None if self.reach is None else self.reach + 1)
-        features["length"].copy_(before[:, None].log1p())
+        before = batch.target_mask.nonzero()[1] + 1
+        if self.reach is not None:
+            before = np.minimum(before, self.reach + 1)
+        features["length"].copy_(torch.from_numpy(before)[:, None].log1p())
         for name, (gains, which) in zip(CLOCKS, TemporalPreference(past, window=window).score(batch), strict=True):
-            torch.index_select(gains[:, chosen], 0, which, out=features[name])
+            torch.index_select(torch.from_numpy(gains)[:, chosen], 0, torch.from_numpy(which), out=features[name])
         for name in FLOORS:
-            torch.clamp(self._floor(name)(batch).scores.log_softmax(1)[:, chosen], min=LEAST, out=features[name])
+            scores = torch.from_numpy(self._floor(name)(batch).scores)
+            torch.clamp(scores.log_softmax(1)[:, chosen], min=LEAST, out=features[name])
         if users is None:
             whole[..., :FIRST] = 0.0
         return Known(whole, heard.shares, users, listed)
@@ -274,10 +278,12 @@ class CascadeBlend(nn.Module):
             ruled_out = torch.zeros_like(network)
             ruled_out[:, :FIRST] = -torch.inf
             if hidden is not None:
-                hide_seen(ruled_out, hidden, windows.positions(index))
+                hide_seen(ruled_out.numpy(), hidden, windows.positions(index))
             for targets, _, part in self._parts(batch):
                 known = self._features(part, network[targets])
-                some, closed, places, first, listed = _on_lists(known, ruled_out[targets], batch.targets[targets])
+                some, closed, places, first, listed = _on_lists(
+                    known, ruled_out[targets], torch.from_numpy(batch.targets[targets])
+                )
                 found = _candidates(some, closed, places, generator, first)
                 size = min(num_targets - filled, len(found[1]))
                 features[:, filled : filled + size], added[filled : filled + size] = found[0][:, :size], found[1][:size]
@@ -340,12 +346,12 @@ def _learned(features: Tensor, added: Tensor, cascades: Index) -> Mixture:
     return mixture
 
 
-def _held(batch: Batch, reach: int | None, num_ids: int) -> Tensor:
-    """(targets, ids) 1 for what each history holds up to the target step, as far back as ``reach``; 0 elsewhere."""
-    row, step = batch.target_mask.nonzero(as_tuple=True)
-    away = torch.arange(batch.ids.shape[1] if reach is None else min(reach + 1, batch.ids.shape[1]))
-    ids = batch.ids[row[:, None], (step[:, None] - away).clamp(min=0)]
-    return torch.zeros(len(row), num_ids).scatter_(1, ids, 1.0)
+def _held(batch: PaddedBatch, reach: int | None, num_ids: int) -> Tensor:
+    """Return 1 for the ids of each history up to the target step, as far back as ``reach``; else 0: (targets, ids)."""
+    row, step = batch.target_mask.nonzero()
+    distance = np.arange(batch.ids.shape[1] if reach is None else min(reach + 1, batch.ids.shape[1]))
+    ids = batch.ids[row[:, None], np.maximum(step[:, None] - distance, 0)]
+    return torch.zeros(len(row), num_ids).scatter_(1, torch.from_numpy(ids), 1.0)
 
 
 def _reciprocal_ranks(scores: Tensor, added: Tensor) -> Tensor:

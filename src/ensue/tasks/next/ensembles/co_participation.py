@@ -23,13 +23,11 @@ import itertools
 from typing import NamedTuple
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from ensue.data.histories import Index, offsets_of, ranges
 from ensue.metrics import Floats
+from ensue.tasks.next.batch import PaddedBatch, Scores
 from ensue.tasks.next.ensembles.memory import CascadeStore
-from ensue.tasks.next.model import Batch
 from ensue.text.sparse import SparseRows, sparse_between, sparse_rows, stacked
 
 DAY = 86_400.0
@@ -64,7 +62,7 @@ class CoParticipationScores(NamedTuple):
 
     near: SparseRows
     far: SparseRows
-    shares: Tensor
+    shares: Scores
 
 
 class Postings(NamedTuple):
@@ -99,20 +97,21 @@ class CoParticipation:
     def __init__(self, past: CascadeStore, *, window: int = 30, keep: int = KEEP) -> None:
         self.past, self.window, self.keep = past, window, keep
 
-    def score(self, batch: Batch) -> CoParticipationScores:
+    def score(self, batch: PaddedBatch) -> CoParticipationScores:
         """Score users by past cascades after each target step.
 
         Args:
-            batch: on the CPU; times as in the past cascades.
+            batch: times as in the past cascades.
         """
         found = self.past.cached(f"postings {self.window} {self.keep}", self._postings)
         size, time = batch.mask.shape
-        row, step = (place.numpy() for place in batch.target_mask.nonzero(as_tuple=True))
+        row, step = batch.target_mask.nonzero()
         lengths = np.minimum(step + 1, self.window)
         target, ends = np.repeat(np.arange(len(row)), lengths), np.repeat(row * time + step, lengths)
         event = ranges(row * time + step + 1 - lengths, lengths)
         asked, number = np.unique(event, return_inverse=True)
-        ids, times = batch.ids.flatten().numpy()[asked], batch.times.flatten().numpy()[asked]
+        ids = batch.ids.reshape(-1)[asked]
+        times = batch.times.reshape(-1)[asked]
         users, user = np.unique(ids, return_inverse=True)
         said = self._said(found, users, ids, times)
         heeded = (ends + 1.0 - event) ** -STEEP * found.totals[ids[number]] ** -POWER
@@ -122,9 +121,9 @@ class CoParticipation:
         near_of = sparse_rows(np.repeat(target, 2), cells.ravel(), near.ravel(), shape)
         mass = (near * (said @ np.ones(self.past.num_ids))[cells]).sum(1)
         mass /= np.maximum(np.bincount(target, mass, len(row)), 1e-30)[target]
-        shares = torch.zeros(size * time, time)
-        shares[torch.from_numpy(ends), torch.from_numpy(event % time)] = torch.from_numpy(mass).float()
-        return CoParticipationScores(near_of @ said, far_of @ said, shares.view(size, time, time))
+        shares = np.zeros((size * time, time), np.float32)
+        shares[ends, event % time] = mass
+        return CoParticipationScores(near_of @ said, far_of @ said, shares.reshape(size, time, time))
 
     def _said(self, found: Postings, users: Index, ids: Index, times: Floats) -> SparseRows:
         """(users + events, ids) what stood beside each user ever; then what stood beside each event's, close in time.

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from ensue import metrics
 from ensue.data.histories import Histories, Index
 from ensue.tasks.next.baselines.session_knn import AT_ONCE
+from ensue.tasks.next.batch import Batch
 from ensue.tasks.next.dataset import Windows, hide_seen
-from ensue.tasks.next.model import Batch, Model
+from ensue.tasks.next.model import Network
 from ensue.training.batches import evaluation_batches
 
 AT = 20
@@ -23,7 +23,7 @@ TRIED = 20_000
 """Held-out targets, drawn at random, on which the numbers are chosen."""
 
 
-def drawn(model: Model, valid: Histories, device: torch.device) -> list[tuple[Index, Batch]]:
+def drawn(model: Network, valid: Histories, device: torch.device) -> list[tuple[Index, Batch]]:
     """Windows drawn at random, of about ``TRIED`` targets: where each target step stands, and batches."""
     windows, found, num_targets = Windows(valid, model.reach), [], 0
     order = np.random.default_rng(0).permutation(len(windows))
@@ -35,23 +35,24 @@ def drawn(model: Model, valid: Histories, device: torch.device) -> list[tuple[In
     return found
 
 
-def mean_gain(model: Model, tried: list[tuple[Index, Batch]], hidden: Histories | None) -> float:
+def mean_gain(model: Network, tried: list[tuple[Index, Batch]], hidden: Histories | None) -> float:
     """NDCG on some targets; what ``hidden`` holds before is no candidate."""
-    found: list[Tensor] = []
+    ranks = []
     for positions, batch in tried:
-        scores = model(batch).scores.cpu()
-        shown = scores if hidden is None else hide_seen(scores, hidden, positions)
-        found.append(metrics.ranks(shown, batch.targets.cpu()))
-    return float(metrics.gain(torch.cat(found).double().numpy(), AT).mean())
+        scores = model(batch).scores.cpu().numpy()
+        if hidden is not None:
+            hide_seen(scores, hidden, positions)
+        ranks.append(metrics.ranks(scores, batch.targets.cpu().numpy()))
+    return float(metrics.gain(np.concatenate(ranks), AT).mean())
 
 
-def likeliest_power(model: Model, tried: list[tuple[Index, Batch]], hidden: Histories | None) -> float:
+def likeliest_power(model: Network, tried: list[tuple[Index, Batch]], hidden: Histories | None) -> float:
     """Return the factor among ``POWERS`` under which the targets are likeliest among all items."""
     sums, num_targets = torch.zeros(len(POWERS)), 0
     for positions, batch in tried:
         scores = model(batch).scores.cpu()
         if hidden is not None:
-            hide_seen(scores, hidden, positions)
+            hide_seen(scores.numpy(), hidden, positions)
         own = scores.gather(1, batch.targets.cpu()[:, None])[:, 0]
         some = ~own.isneginf()
         for at, power in enumerate(POWERS):

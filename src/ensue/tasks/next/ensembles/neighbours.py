@@ -13,8 +13,8 @@ from __future__ import annotations
 import numpy as np
 
 from ensue.data.histories import ranges
+from ensue.tasks.next.batch import PaddedBatch
 from ensue.tasks.next.ensembles.memory import CascadeStore
-from ensue.tasks.next.model import Batch
 from ensue.text.sparse import SparseRows, sparse_rows
 
 POWER = 3
@@ -32,17 +32,15 @@ class Neighbours:
     def __init__(self, past: CascadeStore, *, window: int = 30) -> None:
         self.past, self.window = past, window
 
-    def score(self, batch: Batch) -> SparseRows:
-        """(targets, ids) M after each target step; ``batch`` is on the CPU."""
+    def score(self, batch: PaddedBatch) -> SparseRows:
+        """Return M after each target step, (targets, ids)."""
         compared, held = self.past.cached("neighbours", self._matrices)
         time = batch.ids.shape[1]
-        row, step = (place.numpy() for place in batch.target_mask.nonzero(as_tuple=True))
+        row, step = batch.target_mask.nonzero()
         lengths, ends = np.minimum(step + 1, self.window), row * time + step
         event, target = ranges(ends + 1 - lengths, lengths), np.repeat(np.arange(len(row)), lengths)
         weights = ((ends[target] + 1.0 - event) ** -0.5).astype(np.float32)
-        alike = (
-            sparse_rows(target, batch.ids.flatten().numpy()[event], weights, (len(row), self.past.num_ids)) @ compared
-        )
+        alike = sparse_rows(target, batch.ids.reshape(-1)[event], weights, (len(row), self.past.num_ids)) @ compared
         alike.data **= POWER
         return alike @ held
 

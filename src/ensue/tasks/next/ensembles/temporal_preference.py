@@ -15,13 +15,11 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 
 from ensue.data.histories import Index, ranges
 from ensue.metrics import Floats
+from ensue.tasks.next.batch import PaddedBatch, Scores
 from ensue.tasks.next.ensembles.memory import CascadeStore
-from ensue.tasks.next.model import Batch
 
 CLOCKS = ("hour", "day", "fortnight", "pace", "pause")
 PRIOR = 10.0
@@ -56,10 +54,10 @@ class TemporalPreference:
     def __init__(self, past: CascadeStore, *, window: int = 30) -> None:
         self.past, self.window = past, window
 
-    def score(self, batch: Batch) -> Iterator[tuple[Tensor, Tensor]]:
-        """For each of ``CLOCKS`` (readings, ids) what users gain at a reading, and (targets,) which one a step has."""
-        row, step = (found.numpy() for found in batch.target_mask.nonzero(as_tuple=True))
-        times = batch.times.numpy()
+    def score(self, batch: PaddedBatch) -> Iterator[tuple[Scores, Index]]:
+        """Yield for each of ``CLOCKS`` the gains of users at each reading, (readings, ids), and a step's reading."""
+        row, step = batch.target_mask.nonzero()
+        times = batch.times
         begun = np.maximum(step - self.window + 1, 0)
         readings = _read(times[row, step], times[row, begun], times[row, np.maximum(step - 1, 0)], step > 0)
         tables = self.past.cached(f"habits {self.window}", self._tables)
@@ -70,7 +68,7 @@ class TemporalPreference:
             entry = ranges(table.starts[place], lengths)
             gains = np.zeros((len(distinct), self.past.num_ids), np.float32)
             gains[np.repeat(at, lengths), table.values[entry]] = table.gains[entry]
-            yield torch.from_numpy(gains), torch.from_numpy(which)
+            yield gains, which
 
     def _tables(self) -> list[Table]:
         """One for each clock."""

@@ -24,8 +24,9 @@ from torch.nn import functional
 from ensue.nn.dropout import Dropout
 from ensue.nn.item_head import ALL_IDS, ItemHead, Product, item_loss, start_normal
 from ensue.nn.transformer import EncoderLayer, Rows
-from ensue.tasks.next.model import Batch, ItemNetwork, following_ids
+from ensue.tasks.next.batch import Batch
 from ensue.tasks.next.models.sasrec import START_STD, cut
+from ensue.tasks.next.network import ItemNetwork, following_ids
 from ensue.tasks.next.settings import BERT4RecSettings
 from ensue.vocabulary import PADDING
 

@@ -45,7 +45,8 @@ from ensue.nn.item_head import (
     suit_short_items,
 )
 from ensue.nn.validation import LARGEST_COUNT, require_counts, require_number
-from ensue.tasks.next.model import Batch, ItemNetwork
+from ensue.tasks.next.batch import Batch
+from ensue.tasks.next.network import ItemNetwork
 from ensue.tasks.next.settings import CORESettings
 from ensue.vocabulary import FIRST
 

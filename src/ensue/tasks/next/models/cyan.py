@@ -41,8 +41,9 @@ from ensue.nn.autograd import Context, apply
 from ensue.nn.dropout import Dropout
 from ensue.nn.item_head import ItemLayer, ItemTable
 from ensue.nn.recurrent import GRULayer, RNNLayer
-from ensue.tasks.next.model import Batch, ItemNetwork
+from ensue.tasks.next.batch import Batch
 from ensue.tasks.next.models.recurrent import initialise, with_one
+from ensue.tasks.next.network import ItemNetwork
 from ensue.tasks.next.settings import CYANRNNSettings
 
 CLOCK = 2

@@ -31,7 +31,8 @@ from torch.nn import functional
 from ensue.nn.attention import band, masked_mean
 from ensue.nn.item_head import ItemHead, ItemTable, start_normal
 from ensue.nn.sampling import PAIRS, pairwise_loss
-from ensue.tasks.next.model import Batch, ItemNetwork
+from ensue.tasks.next.batch import Batch
+from ensue.tasks.next.network import ItemNetwork
 from ensue.tasks.next.settings import BPRMFSettings, FPMCSettings
 
 

@@ -36,7 +36,8 @@ from torch.nn import functional
 from ensue.nn.dropout import Dropout
 from ensue.nn.item_head import ALL_IDS, ItemHead, Product, clear_padding, item_loss
 from ensue.nn.recurrent import GRULayer
-from ensue.tasks.next.model import Batch, ItemNetwork
+from ensue.tasks.next.batch import Batch
+from ensue.tasks.next.network import ItemNetwork
 from ensue.tasks.next.settings import GRU4RecSettings
 
 

@@ -45,7 +45,8 @@ from ensue.nn.attention import band, masked_mean, masked_softmax
 from ensue.nn.dropout import Dropout
 from ensue.nn.fused_cascades import Ages, Band, Reading, Weights, cascades, suits_kernel
 from ensue.nn.item_head import ItemLayer, ItemTable, clear_padding
-from ensue.tasks.next.model import Batch, ItemNetwork
+from ensue.tasks.next.batch import Batch
+from ensue.tasks.next.network import ItemNetwork
 from ensue.tasks.next.settings import HiDANSettings
 
 SCALE = 10.0

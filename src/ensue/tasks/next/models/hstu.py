@@ -25,7 +25,7 @@ from torch.nn import functional
 
 from ensue.nn.attention import absolute_shares, band
 from ensue.nn.dropout import Dropout
-from ensue.tasks.next.model import Batch
+from ensue.tasks.next.batch import Batch
 from ensue.tasks.next.models.sasrec import SASRec
 from ensue.tasks.next.settings import TransformerSettings
 

@@ -34,7 +34,8 @@ from ensue.nn.attention import absolute_shares, additive_scores
 from ensue.nn.dropout import Dropout
 from ensue.nn.item_head import ItemHead, start_normal
 from ensue.nn.recurrent import GRULayer
-from ensue.tasks.next.model import Batch, ItemNetwork
+from ensue.tasks.next.batch import Batch
+from ensue.tasks.next.network import ItemNetwork
 from ensue.tasks.next.settings import NARMSettings
 
 

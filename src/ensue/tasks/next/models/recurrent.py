@@ -35,7 +35,8 @@ from ensue.nn.attention import band, masked_softmax
 from ensue.nn.dropout import Dropout
 from ensue.nn.item_head import ItemLayer, ItemTable
 from ensue.nn.recurrent import LSTMLayer, RNNLayer
-from ensue.tasks.next.model import Batch, ItemNetwork
+from ensue.tasks.next.batch import Batch
+from ensue.tasks.next.network import ItemNetwork
 from ensue.tasks.next.settings import RecurrentSettings
 from ensue.vocabulary import PADDING
 

@@ -38,8 +38,9 @@ from torch.nn import functional
 from ensue.nn.dropout import Dropout
 from ensue.nn.item_head import ItemLayer, ItemTable
 from ensue.nn.recurrent import RNNLayer
-from ensue.tasks.next.model import Batch, ItemNetwork
+from ensue.tasks.next.batch import Batch
 from ensue.tasks.next.models.recurrent import initialise, latest_only, with_one
+from ensue.tasks.next.network import ItemNetwork
 from ensue.tasks.next.settings import SHORTEST, RMTPPSettings
 
 HOUR = 3600.0

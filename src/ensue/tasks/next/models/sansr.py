@@ -41,7 +41,8 @@ from ensue.nn.attention import band, masked_softmax
 from ensue.nn.dropout import Dropout
 from ensue.nn.item_head import ItemHead, start_normal
 from ensue.nn.sampling import draw_unseen, pairwise_loss, pairwise_softmax_loss
-from ensue.tasks.next.model import Batch, ItemNetwork, session_ids
+from ensue.tasks.next.batch import Batch
+from ensue.tasks.next.network import ItemNetwork, session_ids
 from ensue.tasks.next.settings import SANSRSettings
 from ensue.vocabulary import PADDING
 

@@ -33,7 +33,8 @@ from ensue.nn.dropout import Dropout
 from ensue.nn.item_head import ItemHead, start_normal
 from ensue.nn.sampling import draw_unseen
 from ensue.nn.transformer import Attention, FeedForward, Rows
-from ensue.tasks.next.model import Batch, ItemNetwork, session_ids
+from ensue.tasks.next.batch import Batch
+from ensue.tasks.next.network import ItemNetwork, session_ids
 from ensue.tasks.next.settings import TransformerSettings
 
 START_STD = 0.02

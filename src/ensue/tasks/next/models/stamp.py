@@ -30,7 +30,8 @@ from torch import Tensor, nn
 
 from ensue.nn.attention import absolute_shares, additive_scores, band, masked_mean
 from ensue.nn.item_head import ItemHead, clear_padding
-from ensue.tasks.next.model import Batch, ItemNetwork
+from ensue.tasks.next.batch import Batch
+from ensue.tasks.next.network import ItemNetwork
 from ensue.tasks.next.settings import STAMPSettings
 
 

@@ -1,0 +1,105 @@
+"""Batches of padded histories: arrays for baselines, tensors for networks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from ensue.data.histories import Index, Times
+from ensue.lazy import lazy
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+else:
+    torch = lazy("torch")
+
+Mask: TypeAlias = npt.NDArray[np.bool_]
+Scores: TypeAlias = npt.NDArray[np.float32]
+"""Scores before normalising, weights or probabilities."""
+
+
+class ScoredBatch(NamedTuple):
+    """Scores before normalising, (targets, ids), and the weights behind them, (batch, time, time) each."""
+
+    scores: Scores
+    weights: tuple[Scores, ...] = ()
+
+
+class PaddedBatch(NamedTuple):
+    """Padded histories and the steps whose next event is predicted.
+
+    Attributes:
+        ids: (batch, time) ids, padded with 0 at the end.
+        mask: (batch, time) True where an event is.
+        times: (batch, time) seconds as in the data; 0 where it has no clock.
+        target_mask: (batch, time) True where the model predicts what follows this event.
+        targets: (targets,) the ids that really followed, in row order; empty when they are not known.
+    """
+
+    ids: Index
+    mask: Mask
+    times: Times
+    target_mask: Mask
+    targets: Index
+
+    @property
+    def num_targets(self) -> int:
+        """Number of target steps: the weight of this batch's mean loss."""
+        return len(self.targets)
+
+    @property
+    def num_steps(self) -> int:
+        """Number of target steps, whether their targets are known or not."""
+        return int(np.count_nonzero(self.target_mask))
+
+    def to(self, device: torch.device | str) -> Batch:
+        """Return the batch as tensors on a device; on the CPU they share its memory."""
+        return Batch(*map(torch.from_numpy, self)).to(device)
+
+    def split(self, num_targets: int) -> Iterator[PaddedBatch]:
+        """Yield the rows in parts of about ``num_targets`` target steps, one row at least, without their targets."""
+        parts = self.target_mask.sum(1).cumsum() // num_targets
+        sizes = np.unique(parts, return_counts=True)[1]
+        start = 0
+        for size in sizes.tolist() or [0]:
+            rows = slice(start, start + size)
+            yield PaddedBatch(
+                self.ids[rows], self.mask[rows], self.times[rows], self.target_mask[rows], self.targets[:0]
+            )
+            start += size
+
+
+class Batch(NamedTuple):
+    """The same as :class:`PaddedBatch` in tensors, for networks.
+
+    Attributes:
+        ids: (batch, time) ids, padded with 0 at the end.
+        mask: (batch, time) True where an event is.
+        times: (batch, time) float64 seconds as in the data; 0 where it has no clock. Float32 would blur the ages of
+            histories that last longer than half a year.
+        target_mask: (batch, time) True where the model predicts what follows this event.
+        targets: (targets,) the ids that really followed, in row order; empty when they are not known.
+    """
+
+    ids: Tensor
+    mask: Tensor
+    times: Tensor
+    target_mask: Tensor
+    targets: Tensor
+
+    @property
+    def num_targets(self) -> int:
+        """Number of target steps: the weight of this batch's mean loss."""
+        return int(self.targets.shape[0])
+
+    def to(self, device: torch.device | str) -> Batch:
+        """Return the batch on another device."""
+        return Batch(*(tensor.to(device, non_blocking=True) for tensor in self))
+
+    def arrays(self) -> PaddedBatch:
+        """Return the batch as arrays, which share the memory of tensors on the CPU."""
+        return PaddedBatch(*(tensor.cpu().numpy() for tensor in self))

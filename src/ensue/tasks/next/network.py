@@ -1,0 +1,58 @@
+"""What the networks of task ``next`` share beside their equations."""
+
+from __future__ import annotations
+
+from typing import Self
+
+import torch
+from torch import Tensor, nn
+
+from ensue.nn.item_head import ItemHead, ItemLayer, Output, Product, with_rows_of
+from ensue.tasks.next.batch import Batch
+
+
+def following_ids(batch: Batch) -> Tensor:
+    """Return (batch, time) the id that follows each target step, padding elsewhere."""
+    following = torch.zeros_like(batch.ids)
+    following[batch.target_mask] = batch.targets.to(following.dtype)
+    return following
+
+
+def session_ids(batch: Batch) -> Tensor:
+    """Return (targets, 2 x time) the ids of each target's session as far as the batch holds it, targets included."""
+    row, _ = batch.target_mask.nonzero(as_tuple=True)
+    return torch.cat([batch.ids, following_ids(batch)], dim=1)[row]
+
+
+class ItemNetwork(nn.Module):
+    """A network whose equations are :meth:`encode`; its item head or its output layer scores.
+
+    A subclass is made of ``(settings, num_ids)``, keeps its ``settings``, and has one submodule that is an
+    :class:`~ensue.nn.item_head.ItemHead` or an :class:`~ensue.nn.item_head.ItemLayer`.
+    """
+
+    @property
+    def head(self) -> ItemHead | ItemLayer:
+        """The submodule that scores items."""
+        return next(module for module in self.children() if isinstance(module, ItemHead | ItemLayer))
+
+    def encode(self, batch: Batch) -> tuple[Tensor, *tuple[Tensor, ...]]:
+        """Return the query of each target step, (targets, dim), and the attention weights, each (batch, time, time)."""
+        raise NotImplementedError
+
+    def grow(self, num_ids: int) -> Self:
+        """Return this network resized for more ids. New ids start at random, with the lowest bias of the known ones."""
+        return with_rows_of(self, type(self)(self.settings, num_ids))
+
+    def forward(self, batch: Batch) -> Output:
+        """Return the scores of all ids, (targets, ids), and the attention weights of :meth:`encode`."""
+        product = self.product(batch)
+        return Output(self.head.scores(product), product.weights)
+
+    def product(self, batch: Batch) -> Product:
+        """Return the scores as a product."""
+        return self.head.product(*self.encode(batch))
+
+    def loss(self, batch: Batch) -> Tensor:
+        """Return the cross-entropy, a mean over the targets in nats; padding and unknown are no candidates."""
+        return self.head.loss(self.encode(batch)[0], batch.targets)

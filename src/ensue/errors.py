@@ -5,7 +5,8 @@
     EnsueError
     ├── DataError           a file, a line or a record is invalid
     ├── SettingError        a setting, an option or a name is invalid
-    │   └── UnknownModelError   no model has this name
+    │   ├── UnknownModelError   no model has this name
+    │   └── MissingLibraryError an optional library is not installed
     └── ModelFolderError    a model folder is incomplete, of another program or version, or cannot be written
 
 A message is one line: where (file, line, field), what is wrong, what to do. The command line prints it and exits with
@@ -61,6 +62,10 @@ class SettingError(EnsueError):
 
 class UnknownModelError(SettingError):
     """No model has this name; it may be a custom model whose file was not loaded."""
+
+
+class MissingLibraryError(SettingError):
+    """A model needs a library that is not installed, such as PyTorch."""
 
 
 class ModelFolderError(EnsueError):

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
+from importlib.util import find_spec
 from types import ModuleType
 
-from ensue.errors import SettingError
+from ensue.errors import MissingLibraryError
 
 TORCH = "torch"
 
@@ -30,7 +31,7 @@ class _LazyModule(ModuleType):
 def lazy(name: str) -> ModuleType:
     """Return a module that is imported when one of its attributes is first looked up.
 
-    Looking up an attribute raises a ``SettingError`` where the module needs torch and torch is not installed.
+    Looking up an attribute raises a ``MissingLibraryError`` where the module needs torch and torch is not installed.
     """
     return _LazyModule(name)
 
@@ -41,10 +42,30 @@ def _imported(name: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name != TORCH:
             raise
-        raise SettingError(MISSING_TORCH) from error
+        require_torch("networks")
+        raise
 
 
-MISSING_TORCH = 'networks need PyTorch, which is not installed: pip install "ensue[torch]"'
+def has_torch() -> bool:
+    """Return whether torch can be imported."""
+    return is_imported(TORCH) or find_spec(TORCH) is not None
+
+
+def require_torch(name: str) -> None:
+    """Refuse what needs torch where it is not installed.
+
+    Args:
+        name: what needs it, the subject of the message.
+
+    Raises:
+        MissingLibraryError: torch is not installed.
+    """
+    if not has_torch():
+        raise MissingLibraryError(f"{name}: needs PyTorch, which is not installed; {INSTALL}")
+
+
+INSTALL = 'pip install "ensue[torch]"'
+"""The command that installs torch with ensue."""
 
 
 def is_imported(name: str) -> bool:

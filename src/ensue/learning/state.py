@@ -14,7 +14,7 @@ from pydantic import Field
 
 from ensue.arguments import require_data, require_path
 from ensue.errors import SettingError
-from ensue.lazy import is_imported, lazy
+from ensue.lazy import is_imported, lazy, require_torch
 from ensue.nn.device import find_device, memory_for
 from ensue.nn.validation import require_ids, require_offsets, require_table
 from ensue.schedule import Schedule
@@ -238,6 +238,8 @@ class State(Generic[NetworkT]):
         self.kept: Kept | None = None
         """Size and scores of the folder that the model was loaded from."""
         self.configure(model, dict(settings or {}))
+        if model != "best" and self.schedule is not None:
+            require_torch(f"model {model}")
 
     @cached_property
     def device(self) -> torch.device:

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 from ensue.data.schema import DataSchema
-from ensue.errors import ModelFolderError, UnknownModelError
+from ensue.errors import MissingLibraryError, ModelFolderError, UnknownModelError
 from ensue.lines import decode_json, one_line
 from ensue.store import checksums
 from ensue.store.access import Access, access_of, create_file, create_folder, set_folder_access
@@ -321,7 +321,7 @@ def damage(path: Path) -> Iterator[None]:
     """
     try:
         yield
-    except ModelFolderError:
+    except (ModelFolderError, MissingLibraryError):
         raise
     except UnknownModelError as error:
         message = str(error).partition(";")[0]

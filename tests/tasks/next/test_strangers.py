@@ -104,7 +104,7 @@ LIES: dict[str, tuple[Callable[[Tensors], object], str]] = {
     "items of another type": (put("items", lambda own: own.long()), r"items: is int64\[\d+\], not int32"),
     "fewer holders": (put("holders", lambda own: own[:-1]), r"holders is float32 of shape \(21,\)"),
     "negative counts": (put("totals", lambda own: -own), "totals holds -.*not a count"),
-    "a tensor that is missing": (lambda tensors: tensors.pop("holders"), "vsknn.holders: is missing"),
+    "a tensor that is missing": (lambda tensors: tensors.pop("holders"), "vsknn.holders: its array is missing"),
     "a tensor that is not known": (lambda tensors: tensors.update(more=torch.zeros(1)), "vsknn.more: is not known"),
 }  # fmt: skip
 

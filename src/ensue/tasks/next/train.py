@@ -14,7 +14,7 @@ import numpy.typing as npt
 from ensue import metrics
 from ensue.data.histories import Histories, Index, append_histories, dated, hold_out, is_later
 from ensue.errors import DataError, SettingError
-from ensue.lazy import lazy
+from ensue.lazy import INSTALL, has_torch, lazy
 from ensue.learning.life import USED, Example, Split, of_history, train_network
 from ensue.learning.state import module_of
 from ensue.lines import quoted
@@ -66,6 +66,7 @@ CONTINUED_EPOCHS, CONTINUED_RATE = 1, 0.5
 MAX_RESTARTED = 2_000_000
 """Steps times items up to which a refit always starts again: it takes seconds, and follows new items more closely."""
 CASCADES = "cascade-blend"
+WITHOUT_TORCH = "PyTorch is not installed, so best chooses among the baselines and trains no network"
 IMPROVING = "best epoch was the last one; consider more epochs (--set epochs=N)"
 """Note on a training that ended while its metric still improved."""
 
@@ -114,12 +115,16 @@ def train(
     if state.schedule is None:
         return split
     assert split.valid is not None
-    names, baseline_gains = _candidates(state), dict[str, Floats]()
+    names = _candidates(state)
+    baseline_gains: dict[str, Floats] = {}
     trained: dict[str, _Candidate] = {}
     if len(state.candidates) > 1:
         sample = _evaluation_sample(split.valid.encode(state.vocabulary, drop_unknown=True), len(state.vocabulary))
         count_baselines(state, split.train)
         baseline_gains = {name: _gains(state, sample, name) for name in state.counting}
+    if not has_torch():
+        names = []
+        yield Report("fit", 0, 0, 0, 0, 0.0, 0.0, note=f"warning: {WITHOUT_TORCH}; {INSTALL}")
     for name in names:
         state.select_model(name)
         stage, file = (f"fit {name}", checkpoint.sibling(f"-{name}")) if len(names) > 1 else ("fit", checkpoint)
@@ -298,15 +303,21 @@ def _select_best(
     """
     gains = {name: candidate.gains for name, candidate in trained.items()} | dict(baseline_gains)
     mrr = share({name: float(values.mean()) if len(values) else 0.0 for name, values in gains.items()})
+    baseline = max((name for name in mrr if name not in trained), key=lambda name: mrr[name])
+    validation_mrr = {name: round(value, 4) for name, value in mrr.items()}
+    if not trained:
+        state.select_baseline(baseline)
+        state.metadata.validation_mrr = validation_mrr
+        state.metadata.chosen = f"{baseline}, the best baseline: no network was trained without PyTorch"
+        return
     best = max(trained, key=lambda name: (name != CASCADES, mrr[name]))
     if best != CASCADES and CASCADES in trained:
         cascades_lead = share(rank_and_size()[0] == 0 and _leads(gains[CASCADES] - gains[best], sample))
         best = CASCADES if cascades_lead else best
-    baseline = max((name for name in mrr if name not in trained), key=lambda name: mrr[name])
     baseline_leads = share(rank_and_size()[0] == 0 and _leads(gains[baseline] - gains[best], sample))
     state.select_model(best)
     state.model, state.optimizer, state.metadata, state.seconds_an_epoch, _ = trained[best]
-    state.metadata.validation_mrr = {name: round(value, 4) for name, value in mrr.items()}
+    state.metadata.validation_mrr = validation_mrr
     if baseline_leads:
         state.select_baseline(baseline)
         state.metadata.chosen = f"{baseline}, a baseline: no trained model ranked the held-out data better"

@@ -82,6 +82,8 @@ def add_items(state: NextState, known: KnownItems) -> None:
     state.known_items = known
     add_values(state, known.items.ids.to_list())
     state.metadata.values = len(state.vocabulary) - FIRST
+    if state.schedule is None:
+        return
     ids = np.array([state.vocabulary.id(item) for item in known.items.ids])
     is_new = state.counting["popularity"].totals[ids] == 0
     tokens = [torch.from_numpy(cells) for cells in known.encoder.encode(known.items.filter(pl.Series(is_new)))]

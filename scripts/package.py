@@ -211,7 +211,7 @@ class Environment:
         same(level != "off", compiled, f"kernels in use ({level}) and in the wheel")
         write_log(self.place / "log.csv")
         self.run("ensue", "check", "log.csv")
-        self.run("ensue", "fit", "next", "log.csv", "--model", "best", "-o", "model")
+        self.run("ensue", "fit", "next", "log.csv", "--model", "markov", "-o", "model")
         self.run("ensue", "evaluate", "model", "log.csv")
         result = self.run("ensue", "predict", "model", "-", "-k", "3", "--json", stdin='{"values": ["i3", "i4"]}')
         same(len(json.loads(result.stdout)["choices"]), 3, "choices")

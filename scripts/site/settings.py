@@ -23,7 +23,7 @@ UNITS: dict[str, str] = {
         ("dim", "table_dim", "score_dim", "embedding", "wide", "hidden", "head", "filters", "bag", "coverage"),
         "numbers",
     ),
-    **dict.fromkeys(("dropout", "dropout_items", "dropout_session", "dropout_state"), "share, 0 to 1"),
+    **dict.fromkeys(("dropout", "dropout_items", "dropout_session", "dropout_state", "mask_fraction"), "share, 0 to 1"),
     **dict.fromkeys(("smoothing", "beta2", "decay_rate"), "share, 0 to 1"),
     **dict.fromkeys(("max_length", "window"), "events, or queries"),
     **dict.fromkeys(("sample", "neighbours"), "past histories"),

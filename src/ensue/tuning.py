@@ -77,6 +77,11 @@ class Tuning:
         trials: each trial's number, state, settings and metric.
         gain: on the third part of the data, ``difference`` to the defaults with its 95 % interval (``low``, ``high``),
             ``ratio`` and two-sided ``p_value``; ``None`` where no trial was better than the defaults.
+
+    Example:
+        >>> from ensue import Tuning
+        >>> Tuning("next", "sansr", "mrr", settings={}, trials=(), gain=None).sentence
+        'no trial was better than the defaults by MRR on the validation data'
     """
 
     task: str

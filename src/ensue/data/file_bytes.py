@@ -18,7 +18,7 @@ import stat
 import sys
 import threading
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from tempfile import gettempdir, mkdtemp
@@ -37,6 +37,11 @@ RATIO = 64
 _ALWAYS = 16 * 2**20
 _STEP = 2**20
 SUFFIXES = (".gz", ".xz", ".zst")
+_UNPACKERS: Mapping[str, Callable[[BinaryIO], io.BufferedIOBase]] = {
+    "gzip": lambda packed: gzip.GzipFile(fileobj=packed),
+    "xz": lzma.LZMAFile,
+    "zst": zstd.ZstdFile,
+}
 MAGIC: Mapping[bytes, str] = {b"\x1f\x8b": "gzip", b"\xfd7zXZ\0": "xz", b"\x28\xb5\x2f\xfd": "zst"}
 
 
@@ -126,7 +131,7 @@ def unpack(path: Path, packed: BinaryIO, kind: str, limit: int, advice: str) -> 
     """
     buffer = io.BytesIO()
     try:
-        with packed, _opened(packed, kind) as stream:
+        with packed, _UNPACKERS[kind](packed) as stream:
             while step := stream.read(_STEP):
                 buffer.write(step)
                 if buffer.tell() > limit:
@@ -180,14 +185,6 @@ def _lines(name: str) -> list[str]:
         return Path(name).read_text(encoding="ascii").splitlines()
     except OSError:
         return []
-
-
-def _opened(packed: BinaryIO, kind: str) -> io.BufferedIOBase:
-    if kind == "gzip":
-        return gzip.GzipFile(fileobj=packed)
-    if kind == "xz":
-        return lzma.LZMAFile(packed)
-    return zstd.ZstdFile(packed)
 
 
 PIPE_WAIT = 5.0

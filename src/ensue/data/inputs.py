@@ -299,21 +299,16 @@ def history_records(data: object) -> list[History]:
     Raises:
         DataError: a single text, or something that is no list of lists.
     """
-    example = 'give a list of histories, such as [["a", "b"], ["c"]]'
-    if not _is_collection(data):
-        raise DataError(f"data is of type {type(data).__name__}; {example}")
-    records = []
-    for position, row in enumerate(data):
-        if isinstance(row, History):
-            records.append(row)
-        elif not _is_collection(row):
-            raise DataError(f"data[{position}] is of type {type(row).__name__}; {example}")
-        elif isinstance(row, tuple) and len(row) == 2 and all(map(_is_collection, row)):  # ids and their times
-            records.append(History(tuple(row[0]), tuple(row[1])))
-        else:
-            records.append(History(normal_ids(row, f"data[{position}]")))
-        require_unicode(records[-1].values, f"data[{position}]")
-    return records
+
+    def convert(row: object, name: str) -> History | None:
+        if isinstance(row, tuple) and len(row) == 2 and all(map(_is_collection, row)):  # ids and their times
+            row = History(tuple(row[0]), tuple(row[1]))
+        elif not isinstance(row, History):
+            row = History(normal_ids(row, name)) if _is_collection(row) else None
+        require_unicode(() if row is None else row.values, name)
+        return row
+
+    return _records(data, "data", 'give a list of histories, such as [["a", "b"], ["c"]]', convert)
 
 
 def posts_of(data: object) -> Posts:
@@ -328,17 +323,17 @@ def post_records(data: object) -> list[Post]:
     """Return posts as records; those of a list of texts have no ids."""
     if isinstance(data, Posts) or is_path(data) or frame_of(data) is not None:
         return list(posts_of(data).records())
-    records = []
-    for position, row in enumerate(_rows(data, "posts", _POSTS)):
+
+    def convert(row: object, name: str) -> Post | None:
         text, about = row if isinstance(row, tuple) and len(row) == 2 else (row, ())
-        if isinstance(row, Post):
-            records.append(row)
-        elif isinstance(text, str) and isinstance(about, Iterable) and not isinstance(about, str):
-            records.append(Post(text, about=tuple(about)))
-        else:
-            raise DataError(f"posts[{position}] is of type {type(row).__name__}; {_POSTS}")
-        require_unicode([records[-1].text], f"posts[{position}]")
-    return records
+        if isinstance(text, str) and isinstance(about, Iterable) and not isinstance(about, str):
+            row = Post(text, about=tuple(about))
+        if not isinstance(row, Post):
+            return None
+        require_unicode([row.text], name)
+        return row
+
+    return _records(data, "posts", _POSTS, convert)
 
 
 def articles_of(data: object) -> Articles:
@@ -350,12 +345,11 @@ def articles_of(data: object) -> Articles:
     opened = from_file(data, NO_SCHEMA, {}, read_articles)
     if opened is not None:
         return opened[0]
-    records = []
-    for position, row in enumerate(_rows(data, "articles", _ARTICLES)):
-        if not isinstance(row, str | Article):
-            raise DataError(f"articles[{position}] is of type {type(row).__name__}; {_ARTICLES}")
-        records.append(Article(row) if isinstance(row, str) else row)
-    return Articles.of(records)
+
+    def convert(row: object, _: str) -> Article | None:
+        return Article(row) if isinstance(row, str) else row if isinstance(row, Article) else None
+
+    return Articles.of(_records(data, "articles", _ARTICLES, convert))
 
 
 def texts_of(data: object) -> list[tuple[str, ...]]:
@@ -367,16 +361,15 @@ def texts_of(data: object) -> list[tuple[str, ...]]:
     frame = frame_of(data)
     # Rows of a frame are tuples, of one text or of a pair.
     rows = column_of(data, "X") if frame is None else frame.rows()
-    texts = []
-    for position, row in enumerate(rows):
-        if isinstance(row, str | Text):
-            texts.append(row.texts if isinstance(row, Text) else (row,))
-        elif isinstance(row, Sequence):
-            texts.append(tuple(row))
-        else:
-            raise DataError(f"X[{position}] is of type {type(row).__name__}; give texts, or pairs of texts")
-        require_unicode(texts[-1], f"X[{position}]")
-    return texts
+
+    def convert(row: object, name: str) -> tuple[str, ...] | None:
+        texts = row.texts if isinstance(row, Text) else (row,) if isinstance(row, str) else row
+        if not isinstance(texts, Sequence):
+            return None
+        require_unicode(texts, name)
+        return tuple(texts)
+
+    return _records(rows, "X", "give texts, or pairs of texts", convert)
 
 
 def require_unicode(texts: Iterable[object], name: str) -> None:
@@ -443,6 +436,27 @@ def functions_of(functions: object, name: str) -> list[Callable[..., object]]:
     if wrong := [function for function in members if not callable(function)]:
         raise SettingError(f"{name} holds a {type(wrong[0]).__name__}; give a list of functions")
     return [function for function in members if callable(function)]
+
+
+def _records(data: object, name: str, advice: str, convert: Callable[[object, str], T | None]) -> list[T]:
+    """Return the members of a collection as records.
+
+    Args:
+        data: anything.
+        name: name of the collection for messages.
+        advice: what to give instead.
+        convert: returns the record of a member, whose name in messages it is given; ``None`` where it is none.
+
+    Raises:
+        DataError: no collection, or a member that is no record.
+    """
+    records = []
+    for position, row in enumerate(_rows(data, name, advice)):
+        record = convert(row, f"{name}[{position}]")
+        if record is None:
+            raise DataError(f"{name}[{position}] is of type {type(row).__name__}; {advice}")
+        records.append(record)
+    return records
 
 
 def _rows(data: object, name: str, advice: str) -> list[object]:

@@ -146,9 +146,7 @@ def _one_row_per_item(table: Table) -> Table:
         DataError: two rows of an item differ.
     """
     table = table.select(table.frame.select(pl.struct(pl.all()).is_first_distinct()).to_series())
-    is_repeated = ~table.frame[ITEM].is_first_distinct()
-    if is_repeated.any():
-        row = int(is_repeated.arg_max() or 0)
+    for row in (~table.frame[ITEM].is_first_distinct()).arg_true()[:1]:
         item = table.frame[ITEM][row]
         first = int((table.frame[ITEM] == item).arg_max() or 0)
         raise DataError(

@@ -9,13 +9,13 @@ from tempfile import gettempdir
 from typing import Unpack
 
 from ensue.arguments import id_list, require_path
-from ensue.data.file_bytes import DROP, KEEP, Opening, is_several, packing, temporary_folder
+from ensue.data.file_bytes import DROP, KEEP, SUFFIXES, Opening, is_several, packing, temporary_folder
 from ensue.data.histories import Histories
 from ensue.data.schema import SequencesReport
 from ensue.data.sequences.dataset import read_file, read_together
 from ensue.data.sequences.prepared import is_prepared, read_prepared
 from ensue.data.sequences.sessions import check_gap
-from ensue.data.sequences.sources import Source, files_of, keeps_sequences, packed, sources_of
+from ensue.data.sequences.sources import Source, files_of, keeps_sequences, sources_of
 from ensue.data.table import ReadOptions
 from ensue.errors import SettingError
 
@@ -102,7 +102,10 @@ def _large_file(path: Path, options: ReadOptions) -> list[Source]:
 
 
 def _is_large(sources: Sequence[Source]) -> bool:
-    text = sum(source.size * (PACKED if packed(source.path) else 1) for source in sources if not source.rows)
+    # Parquet counts by its rows, text by its bytes.
+    text = sum(
+        source.size * (PACKED if source.path.suffix.lower() in SUFFIXES else 1) for source in sources if not source.rows
+    )
     return text > LARGE_BYTES or sum(source.rows for source in sources) > LARGE_ROWS
 
 

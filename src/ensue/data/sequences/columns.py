@@ -63,9 +63,8 @@ def find_columns(
         DataError: a column that is missing, no column for the sequence or the value, or several that may be meant.
         SettingError: a role that does not exist, or one column in two roles.
     """
-    for role, name in stated.items():
-        if role == EVENT and not (events or trained.events):
-            raise SettingError(f"columns: {EVENT}={name} needs --events, the event types that are read")
+    if EVENT in stated and not (events or trained.events):
+        raise SettingError(f"columns: {EVENT}={stated[EVENT]} needs --events, the event types that are read")
     require_roles(stated, (*ROLES, EVENT))
     require_columns(path, names, stated)
     if WITHIN not in trained.columns:  # a day and its milliseconds are found by their names alone
@@ -94,11 +93,10 @@ def find_columns(
         raise DataError(f"{path}: the columns {listed(products)} may all be the item; choose with --columns {choices}")
     for role in ROLES[:2]:
         if role not in columns:
+            example = ",".join(f"{name}={_asked(name, names, columns)}" for name in ROLES)
             raise DataError(
                 f"{path}: no column is recognised as the {role}; the columns are {listed(names)}; name them with "
-                "--columns "
-                + ",".join(f"{name}={_asked(name, names, columns)}" for name in ROLES)
-                + trained_on(trained)
+                f"--columns {example}{trained_on(trained)}"
             )
     if events or trained.events:
         fill(EVENT, _KINDS)
@@ -113,15 +111,11 @@ def find_columns(
         day, offset = within
         roles = {"session": columns["session"], "item": columns["item"], "time": day, WITHIN: offset}
         return roles, (f"time is the day {quoted(day)} plus {quoted(offset)}, milliseconds within the session",)
-    times = [name for name in _named(names, TIME_NAMES) if name not in columns.values()]
-    doubt = tuple(
-        f"time is {quoted(columns['time'])}; {quoted(name)} would fit too; choose with --columns" for name in times
-    )
     notes = renamed(columns, trained)
-    return {role: columns[role] for role in (*ROLES, EVENT) if role in columns}, (
-        *notes,
-        *(() if "time" in stated else doubt),
-    )
+    for name in _named(names, TIME_NAMES) if "time" not in stated else ():
+        if name not in columns.values():
+            notes.append(f"time is {quoted(columns['time'])}; {quoted(name)} would fit too; choose with --columns")
+    return {role: columns[role] for role in (*ROLES, EVENT) if role in columns}, tuple(notes)
 
 
 def is_user_log(columns: Mapping[str, str]) -> bool:

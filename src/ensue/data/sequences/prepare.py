@@ -179,7 +179,12 @@ def _batches(
     """Return the batches of a log before any is read; those of another plan are removed."""
     if not _start(work, plan):
         rows = sum(source.rows or _guess(source, options) for source in sources) // shares
-        _require_room(work, rows * _ROOM[all("session" in source.whole_numbers for source in sources)])
+        needed = rows * _ROOM[all("session" in source.whole_numbers for source in sources)]
+        if needed > (free := shutil.disk_usage(work).free):
+            raise DataError(
+                f"{work.parent}: has {free / 1e9:.3g} GB of free space, and preparing the log may need "
+                f"{needed / 1e9:.3g} GB; free some, or choose a folder on another disk"
+            )
     return Batches(work, sources, options)
 
 
@@ -386,12 +391,3 @@ def _start(work: Path, plan: dict[str, object]) -> bool:
     for name in ("whole", "sorted"):
         (work / name).mkdir()
     return is_resumed
-
-
-def _require_room(work: Path, needed: int) -> None:
-    free = shutil.disk_usage(work).free
-    if needed > free:
-        raise DataError(
-            f"{work.parent}: has {free / 1e9:.3g} GB of free space, and preparing the log may need "
-            f"{needed / 1e9:.3g} GB; free some, or choose a folder on another disk"
-        )

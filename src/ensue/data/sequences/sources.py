@@ -12,7 +12,7 @@ from pathlib import Path
 
 import polars as pl
 
-from ensue.data.file_bytes import SUFFIXES, ending, files_in, is_several
+from ensue.data.file_bytes import ending, files_in, is_several
 from ensue.data.files import answering
 from ensue.data.sequences.rows import (
     find_roles,
@@ -82,9 +82,8 @@ def sources_of(files: Sequence[Path], options: ReadOptions) -> list[Source]:
     first = sources[0]
     for other in sources[1:]:
         if other.layout != first.layout:
-            kinds = (source.layout for source in (other, first))
             raise DataError(
-                f"{other.path}: is {next(kinds)}, but {first.path} is {next(kinds)}; files that are read together "
+                f"{other.path}: is {other.layout}, but {first.path} is {first.layout}; files that are read together "
                 "must be of one kind: select files by a pattern in quotes, such as 'logs/*.parquet'"
             )
         require_columns_of(other.path, other.columns, first.path, first.columns)
@@ -135,9 +134,13 @@ def rows_together(path: Path, sources: Sequence[Source], options: ReadOptions) -
     if not tables:
         raise DataError(f"{path}: none of {plural(len(sources), 'file')} holds an event")
     # Numbers and dates cannot be told apart once they are texts in one column.
-    kinds = [time_kind(table) for table in tables]
-    for table, kind in zip(tables, kinds, strict=True):
-        require_kind(kind, kinds[0], table.where(0), tables[0].where(0))
+    first_kind = _time_kind(tables[0])
+    for table in tables:
+        if (kind := _time_kind(table)) != first_kind:
+            raise DataError(
+                f"{table.where(0)}: times are {kind} here, but {first_kind} at {tables[0].where(0)}; write all times "
+                "in the same way"
+            )
     where = place_in_files([len(table.frame) for table in tables], [table.where for table in tables])
     frame = pl.concat([_texts(table.frame) for table in tables], how="vertical_relaxed")
     all_notes = (*notes, *notes_on_files(len(sources), rowless), *((skipped(empty),) if empty else ()))
@@ -152,33 +155,18 @@ def notes_on_files(files: int, rowless: int) -> tuple[str, ...]:
     return (f"{files:,} files read as one log, ordered by name{without}",)
 
 
-def time_kind(table: Table) -> str:
-    """``numbers``, ``dates`` (as Parquet has them), ``texts``, or nothing where there are no times."""
+def _time_kind(table: Table) -> str:
+    """Return ``numbers``, ``dates`` (as Parquet has them), ``texts``, or nothing where there are no times."""
     if "time" not in table.frame.columns:
         return ""
     kind = table.frame["time"].dtype
     return "dates" if kind.is_temporal() else "numbers" if kind.is_numeric() else "texts"
 
 
-def require_kind(kind: str, first: str, where: str, begin: str) -> None:
-    """Refuse times of another kind than those that came first.
-
-    Raises:
-        DataError: naming both places.
-    """
-    if kind != first:
-        raise DataError(f"{where}: times are {kind} here, but {first} at {begin}; write all times in the same way")
-
-
 def _texts(frame: pl.DataFrame) -> pl.DataFrame:
     """Sequences and values as texts, so that files that keep them as numbers and as texts go together."""
     texts = [name for name in ("session", "item") if frame[name].dtype != pl.Categorical]  # categories are texts
     return frame.with_columns(pl.col(texts).cast(pl.String))
-
-
-def packed(path: Path) -> bool:
-    """Return whether a name ends as packed files do."""
-    return path.suffix.lower() in SUFFIXES
 
 
 def keeps_sequences(path: Path, options: ReadOptions) -> bool:

@@ -14,7 +14,7 @@ import polars as pl
 
 from ensue.data.delimited import Delimited
 from ensue.data.file_bytes import Opening
-from ensue.data.files import Content, answering
+from ensue.data.files import answering
 from ensue.data.histories import Histories
 from ensue.data.sequences.columns import EVENT, find_columns, is_person, kind_columns, user_columns
 from ensue.data.sequences.formats import READERS, recognise
@@ -55,9 +55,8 @@ def telling_columns(
     options = ReadOptions(columns=_without_event(columns), **opening)
     # The reader says what is wrong with a file; a column that it never looks at may hold anything.
     with suppress(DataError), answering(path):
-        content = options.open(files_of(Path(path))[0], in_pieces=True)
-        if (frame := _whole(content)) is not None:
-            roles = find_columns(content.path, frame.columns, options.columns, content.trained)[0]
+        if (frame := _first_rows(Path(path), options)) is not None:
+            roles = find_columns(Path(path), frame.columns, options.columns, options.schema)[0]
             return [*([] if events else _kinds(frame, roles)), *_shared_sessions(frame, roles), *_told(frame, roles)]
     return []
 
@@ -74,12 +73,10 @@ def require_people(path: str | Path, *, columns: Mapping[str, str] | None = None
         SettingError: naming the columns and what to state.
     """
     options = ReadOptions(columns=_without_event(columns), **opening)
-    names: list[str] = []
+    frame = None
     with suppress(DataError), answering(path):
-        content = options.open(files_of(Path(path))[0], in_pieces=True)
-        if (frame := _whole(content)) is not None:
-            names = frame.columns
-    require_people_in(path, names, options.columns)
+        frame = _first_rows(Path(path), options)
+    require_people_in(path, [] if frame is None else frame.columns, options.columns)
 
 
 def require_people_in(path: str | Path, names: Sequence[str], columns: Mapping[str, str]) -> None:
@@ -142,8 +139,9 @@ def _shared_sessions(frame: pl.DataFrame, roles: Mapping[str, str]) -> list[str]
     ]
 
 
-def _whole(content: Content) -> pl.DataFrame | None:
-    """All columns of the first rows of a table as texts; ``None`` of what is none."""
+def _first_rows(path: Path, options: ReadOptions) -> pl.DataFrame | None:
+    """Return all columns of the first rows of a log as texts; ``None`` of a log that is no table."""
+    content = options.open(files_of(path)[0], in_pieces=True)
     layout = recognise(content)
     if layout in READERS or content.header:
         return None

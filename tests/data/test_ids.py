@@ -142,6 +142,12 @@ def test_an_empty_cell_is_refused_unless_it_is_to_be_left_out(form: str, tmp_pat
     assert [record.values for record in kept] == [("a",), ("b",)]
 
 
+def test_an_id_of_spaces_in_a_line_of_a_sequence_is_refused(tmp_path: Path) -> None:
+    path = write(tmp_path, '{"values": ["b", "a"]}\n{"values": ["  ", "b"]}\n')
+    with pytest.raises(DataError, match=r", line 2: column 'item' is empty; every event needs the item"):
+        read(path)
+
+
 def test_nothing_left_is_one_clear_line(tmp_path: Path) -> None:
     path = write(tmp_path, "session,item,time\n1,nan,5\n1,NULL,6\n")
     with pytest.raises(DataError, match="no event is left after cleaning: 2 of 2 events have no item"):

@@ -38,6 +38,14 @@ LAYOUTS = {
         ],
         (NOTE,),
     ),
+    "words alone, the root is the first user": (
+        *("topo-lstm", "7 7 10 9 11 2 30 8 31 5 32\n4 4 12 2 15 1 18 3 20\n"),
+        [
+            History(("7", "9", "2", "8", "5"), (10.0, 11.0, 30.0, 31.0, 32.0)),
+            History(("4", "2", "1", "3"), (12.0, 15.0, 18.0, 20.0)),
+        ],
+        (NOTE,),
+    ),
     "paths": (
         # eve came 5 seconds after publication, by way of bob, who came after 2; the file has her first.
         *("deephawkes", "c1\tann\t1464710400\t3\tann:0 ann/bob/eve:5 ann/bob:2\nc2\tbob\t1464710500\t1\tbob:0\n"),

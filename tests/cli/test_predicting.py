@@ -11,8 +11,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from ensue.cli import writing
-from ensue.data.posts.platforms import FIELDS
+from ensue import TextClassifier
 from tests.cli.conftest import Ensue, Logs
 
 MARK = b"\xef\xbb\xbf"
@@ -29,13 +28,8 @@ def coded(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def labels(coded: Path) -> Path:
     """A folder that knows good from bad."""
-    from ensue.data.texts import read_texts
-    from ensue.predictor import make
-
     folder = coded.parent / "labels"
-    predictor = make("classify", "tfidf")
-    list(predictor.fit(read_texts(coded)[0]))
-    predictor.save(folder)
+    TextClassifier("tfidf").fit(coded).save(folder)
     return folder
 
 
@@ -169,43 +163,6 @@ def test_link_writes_who_when_and_how_many(ensue: Ensue, tmp_path: Path) -> None
     ran = ensue("link", tmp_path / "story.jsonl", tmp_path / "posts.ndjson", "-o", tmp_path / "out.csv")
     assert ran.code == 0 and ran.lines[-1] == f"wrote {tmp_path / 'out.csv'}: 2 posts", ran.err
     rows = list(csv.DictReader(io.StringIO((tmp_path / "out.csv").read_text())))
-    assert list(rows[0]) == [*FIELDS, "score", "article", "sentence", "copy_of"]
+    assert list(rows[0])[-4:] == ["score", "article", "sentence", "copy_of"]
     assert (rows[0]["author"], rows[0]["likes"], rows[0]["sentence"]) == ("ann", "5", "A ferry left the harbour.")
     assert rows[1]["text"] == "'=1+1 rain"
-
-
-# --- cells -----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("cell", "written"),
-    [
-        ('=HYPERLINK("http://evil","x")', '\'=HYPERLINK("http://evil","x")'),
-        ("+1+cmd|' /C calc'!A0", "'+1+cmd|' /C calc'!A0"),
-        ("-2+3", "'-2+3"),
-        ("@SUM(A1)", "'@SUM(A1)"),
-        ("\t=1", "'\t=1"),
-        ("\r=1", "'\n=1"),
-        (" =1", "' =1"),
-        ("＝1+1", "'＝1+1"),
-        ("- a list", "'- a list"),
-        ("-3.5", "-3.5"),
-        ("+1,234.50", "+1,234.50"),
-        ("-1e-5", "-1e-5"),
-        ("-12 %", "-12 %"),
-        ("-", "-"),
-        ("a=b", "a=b"),
-        ("a\x1b[31m\u202e", "a\\x1b[31m\\u202e"),
-        ("👩‍👧 fine", "👩‍👧 fine"),
-        (None, None),
-        ("", ""),
-    ],
-)
-def test_no_cell_is_a_formula(cell: str | None, written: str | None) -> None:
-    assert writing.harmless(pl.Series("c", [cell], pl.String)).to_list() == [written]
-
-
-def test_names_of_columns_lists_and_numbers(tmp_path: Path) -> None:
-    frame = pl.DataFrame({"=1+1": ["x"], "ids": [["a", "é"]], "n": [-3.5], "raw": [b"\x00\x1b"]})
-    writing.write(frame, tmp_path / "out.csv", byte_order_mark=True)
-    assert (tmp_path / "out.csv").read_bytes() == MARK + b"""'=1+1,ids,n,raw\nx,"[""a"", ""\xc3\xa9""]",-3.5,001b\n"""

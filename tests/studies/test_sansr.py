@@ -6,17 +6,17 @@ import gzip
 import json
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from ensue import DataError, SettingError, __version__
-from ensue.tasks.next.catalogue import COUNTING
-from ensue.training.report import Report
 from ensue_studies import PAPERS, sansr
 from ensue_studies.results import Study
 from ensue_studies.runner import Plan, Request
 from ensue_studies.sansr import METRICS, YOOCHOOSE
+from tests.cli.conftest import listed
 from tests.studies.watcher import Watcher
 
 MODELS = ("bpr-mf", "sansr", "sansr-rc")
@@ -26,6 +26,7 @@ TINY = Plan(
     test_size=20,
     details={"part": 1, "small": {**SMALL, "heads": [2], "blocks": [0, 2], "sizes": [4, 8]}},
 )
+COUNTING = [model["name"] for model in listed("next") if model["counting"]]
 CELLS = len(COUNTING) + len(MODELS) + 2 + 2  # k = 0 is one cell
 
 
@@ -148,7 +149,7 @@ def test_an_interrupted_run_keeps_what_was_finished(
     monkeypatch.setattr(sansr, "FULL", TINY)
 
     class Stops(Watcher):
-        def progress(self, reports: Iterable[Report]) -> None:
+        def progress(self, reports: Iterable[Any]) -> None:
             super().progress(reports)
             if self.trained == 2:
                 raise KeyboardInterrupt  # before the second training is scored

@@ -92,9 +92,8 @@ def _compiled_softmax_errors(scores: Tensor, bias: Tensor, wanted: Tensor) -> tu
 
 
 def _suits_softmax_errors(scores: Tensor, bias: Tensor, wanted: Tensor) -> bool:
-    contiguous = scores.is_contiguous() and bias.is_contiguous()
-    is_trained = scores.requires_grad or bias.requires_grad
-    return is_float32_on_cpu(scores, bias) and wanted.is_cpu and contiguous and scores.numel() > 0 and not is_trained
+    is_contiguous = scores.is_contiguous() and bias.is_contiguous() and scores.numel() > 0
+    return is_float32_on_cpu(scores, bias) and wanted.is_cpu and is_contiguous and not scores.requires_grad
 
 
 @kernels.compiled(_compiled_softmax_errors, when=_suits_softmax_errors)

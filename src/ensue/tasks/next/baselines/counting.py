@@ -29,7 +29,7 @@ from ensue.tasks.next.settings import CountingSettings
 from ensue.text.sparse import sparse_rows
 from ensue.vocabulary import FIRST
 
-MAX_DENSE_IDS, PAIR_COST = 4096, 8
+MAX_DENSE_IDS, PAIR_COST = 2048, 64
 """Catalogues up to this size are scored from a full table of pairs where many occur. To add one stored pair to a score
 takes as long as to add ``PAIR_COST`` neighbouring numbers of a table."""
 PAIRS = 2**20

@@ -28,7 +28,7 @@ from ensue.store.swap import only_writer
 from ensue.stream.brokers import open_source
 from ensue.stream.engine import Stream
 from ensue.stream.metrics import Hour
-from ensue.stream.state import Status, StreamSettings
+from ensue.stream.state import StreamSettings, StreamStatus
 from ensue.tasks.next.predictor import NextPredictor
 from ensue_studies.results import provenance, write_result
 
@@ -84,7 +84,7 @@ def main() -> None:
                 print(f"{time.perf_counter() - start_time:.0f} s: {status.sentence}", flush=True)
                 for hour in status.closed:
                     print(hour.to_dict(), flush=True)
-        assert isinstance(last, Status)
+        assert isinstance(last, StreamStatus)
         result = last.to_dict() | {"seconds": round(time.perf_counter() - start_time, 1)}
         result["peak_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
         result["hour_by_hour"] = verdict(last.board.rows())

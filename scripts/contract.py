@@ -37,8 +37,8 @@ from ensue.cli import make_app as make_cli  # noqa: E402
 from ensue.predictions import Predictions  # noqa: E402
 from ensue.serve.app import Service, make_app  # noqa: E402
 from ensue.serve.files import Files  # noqa: E402
-from ensue.serve.models import Models  # noqa: E402
-from ensue.serve.monitoring import Log, Metrics  # noqa: E402
+from ensue.serve.models import ServedModels  # noqa: E402
+from ensue.serve.monitoring import Metrics, ServiceLog  # noqa: E402
 from ensue.serve.settings import ServeSettings  # noqa: E402
 from scripts.site.blocks import run_page  # noqa: E402
 
@@ -180,11 +180,11 @@ def answers() -> dict[str, object]:
 
 def openapi() -> dict[str, object]:
     """Return the OpenAPI document of a service with a model of each task."""
-    log, metrics, settings = Log(io.StringIO()), Metrics(), ServeSettings()
+    log, metrics, settings = ServiceLog(io.StringIO()), Metrics(), ServeSettings()
     with _folder() as folder:
         for task, fit in FITTED.items():
             fit().save(folder / task)
-        models = Models.of_folders({task: folder / task for task in FITTED}, settings, metrics, log)
+        models = ServedModels.of_folders({task: folder / task for task in FITTED}, settings, metrics, log)
         service = Service(models=models, settings=settings, metrics=metrics, log=log, files=Files())
         with TestClient(make_app(service)) as client:
             document: dict[str, object] = client.get("/openapi.json").json()

@@ -126,10 +126,10 @@ def test_an_update_in_three_lines(place: Path, tmp_path: Path) -> None:
 
 def test_a_refusal_of_the_folder_keeps_its_kind(service: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     from ensue.serve import learning
-    from ensue.serve.problems import Problem
+    from ensue.serve.problems import RequestError
 
     async def refuse(*arguments: Any, **more: Any) -> None:
-        raise Problem(409, "refused: MRR on the newest slice")
+        raise RequestError(409, "refused: MRR on the newest slice")
 
     monkeypatch.setattr(learning, "learn_apart", refuse)
     with pytest.raises(ModelFolderError, match="refused: MRR"):

@@ -28,8 +28,8 @@ from ensue.serve import learning, models
 from ensue.serve.app import Service, make_app
 from ensue.serve.events import Queue
 from ensue.serve.files import Files
-from ensue.serve.models import Models
-from ensue.serve.monitoring import Log, Metrics
+from ensue.serve.models import ServedModels
+from ensue.serve.monitoring import Metrics, ServiceLog
 from ensue.serve.settings import ServeSettings
 from tests.processes import quick_python
 
@@ -184,9 +184,9 @@ def running(
 ) -> Iterator[Running]:
     """The application of these folders."""
     written = io.StringIO()
-    log, metrics, own = Log(written), Metrics(), ServeSettings(**{"poll": 0.02, "grace": 5.0, **settings})
+    log, metrics, own = ServiceLog(written), Metrics(), ServeSettings(**{"poll": 0.02, "grace": 5.0, **settings})
     service = Service(
-        models=Models.of_folders(folders, own, metrics, log),
+        models=ServedModels.of_folders(folders, own, metrics, log),
         settings=own,
         metrics=metrics,
         log=log,

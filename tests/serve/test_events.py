@@ -13,7 +13,7 @@ from ensue import DataError, SettingError
 from ensue.serve import events
 from ensue.serve.bodies import Limits, limited
 from ensue.serve.events import EventList, open_queue, put, read_events
-from ensue.serve.problems import Problem
+from ensue.serve.problems import RequestError
 from ensue.serve.settings import ServeSettings
 from ensue.stream import SQLiteQueue
 from tests.cli.conftest import run
@@ -212,5 +212,5 @@ def test_addresses_that_are_none(tmp_path: Path) -> None:
     with pytest.raises(SettingError, match="no stream is named"):
         open_queue("redis://127.0.0.1:1/0")
     away = open_queue("redis://127.0.0.1:1/0?stream=clicks")
-    with pytest.raises(Problem):
+    with pytest.raises(RequestError):
         put(away, ["{}"])

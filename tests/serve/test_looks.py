@@ -15,7 +15,7 @@ import pytest
 
 from ensue import SettingError
 from ensue.serve.files import Files
-from ensue.serve.monitoring import Log
+from ensue.serve.monitoring import ServiceLog
 from ensue.serve.settings import ServeSettings
 from ensue.serve.tasks import TaskService
 from tests.serve.conftest import Running, running
@@ -219,7 +219,7 @@ def test_settings_without_meaning() -> None:
 
 def test_control_characters_reach_no_log() -> None:
     written = io.StringIO()
-    Log(written).event("load_failed", error="a\x1b[2J\x9b31m\u2028b")
+    ServiceLog(written).event("load_failed", error="a\x1b[2J\x9b31m\u2028b")
     (line,) = written.getvalue().splitlines()
     assert line.isprintable() and line.isascii()
     assert json.loads(line)["error"] == "a\x1b[2J\x9b31m\u2028b"
@@ -233,7 +233,7 @@ def test_a_log_that_cannot_be_written_holds_nothing_up(monkeypatch: pytest.Monke
     async def log_request() -> None:
         log.request(method="GET", route="/", status=200, seconds=0.1, records=0)
 
-    log = Log(Gone())
+    log = ServiceLog(Gone())
     log.event("swapped")
     asyncio.run(log_request())
     log.flush()

@@ -182,7 +182,7 @@ def test_readiness_says_when_folders_are_no_longer_watched(folder: Path, monkeyp
     async def broken(*own: object) -> None:
         raise RuntimeError("a private value")
 
-    monkeypatch.setattr(models.Models, "_watch", broken)
+    monkeypatch.setattr(models.ServedModels, "_watch", broken)
     with running({"clicks": folder}) as service:
         until(lambda: service.client.get("/readyz").status_code == 503)
         error = service.client.get("/readyz").json()["error"]
@@ -198,7 +198,7 @@ def test_the_watcher_survives_what_nobody_foresaw(folder: Path, monkeypatch: pyt
         raise RuntimeError("a private value")
 
     with running({"clicks": folder}, poll=0.02) as service:
-        monkeypatch.setattr(models.Model, "refresh", broken)
+        monkeypatch.setattr(models.ServedModel, "refresh", broken)
         until(lambda: len(calls) > 2)
         assert service.client.get("/readyz").json() == {"status": "ready"}
         line = next(line for line in service.lines() if line.get("event") == "failure")
@@ -209,5 +209,5 @@ def test_a_score_that_is_no_number_is_refused(folder: Path, monkeypatch: pytest.
     from ensue.serve.tasks import TaskService
 
     monkeypatch.setattr(TaskService, "answer", lambda *own: ['{"choices": [{"value": "v1", "score": NaN}]}'])
-    with pytest.raises(ModelFolderError, match=r"clicks: loads, but does not answer \(ValueError at bodies.py"):
+    with pytest.raises(ModelFolderError, match=r"clicks: loads, but does not answer \(ValueError at lines\.py"):
         proof.ask(proof.read(folder), folder)

@@ -19,7 +19,7 @@ from ensue.data.histories import Histories
 from ensue.predictor import make
 from ensue.stream.brokers import open_source
 from ensue.stream.engine import Stream
-from ensue.stream.state import Status, StreamSettings
+from ensue.stream.state import StreamSettings, StreamStatus
 
 NUM_VALUES = 20
 
@@ -71,7 +71,7 @@ def write(path: Path, lines: list[str]) -> str:
 
 def streamed(
     folder: Path, address: str, *, until: int | None = None, log: Callable[[str], None] = print, **options: Any
-) -> tuple[Stream, Status]:
+) -> tuple[Stream, StreamStatus]:
     """Stream to the end of the source, and what stood then."""
     settings = StreamSettings(**options)
     stream = Stream(folder, open_source(address, log), settings)

@@ -20,7 +20,7 @@ from ensue.stream import engine
 from ensue.stream.brokers import open_source
 from ensue.stream.engine import Stream
 from ensue.stream.metrics import Board
-from ensue.stream.sources import JSONLines, SQLiteQueue
+from ensue.stream.sources import JSONLinesSource, SQLiteQueue
 from ensue.stream.state import StreamSettings
 from ensue.tasks.next.predictor import NextPredictor
 from tests.folders import resum
@@ -204,7 +204,7 @@ def test_another_source_is_refused_and_taken_anew(folder: Path, tmp_path: Path) 
 def test_a_file_that_changes_is_told_after_a_commit(folder: Path, tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl"
     write(path, log(50))
-    stream = Stream(folder, JSONLines(path), StreamSettings(batch=10, commit_interval=1e9))
+    stream = Stream(folder, JSONLinesSource(path), StreamSettings(batch=10, commit_interval=1e9))
 
     def cut() -> bool:
         if stream.counts.lines >= 30:

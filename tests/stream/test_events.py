@@ -9,13 +9,13 @@ import pytest
 
 from ensue import SettingError
 from ensue.data.schema import DataSchema
-from ensue.stream.events import LONGEST, Events, Reader
+from ensue.stream.events import LONGEST, EventReader, Events
 
 GOOD = b'{"session": "s1", "item": "a", "time": 1700000000}'
 
 
 def read(*lines: bytes, **options: Any) -> tuple[Events, list[tuple[int, str]]]:
-    return Reader("log", **options).read(lines, [f"byte {n}" for n in range(len(lines))])
+    return EventReader("log", **options).read(lines, [f"byte {n}" for n in range(len(lines))])
 
 
 def reason(line: bytes, *before: bytes, **options: Any) -> str:
@@ -155,7 +155,7 @@ def test_before_the_first_event_nothing_is_taken_for_granted() -> None:
 
 
 def test_what_was_understood_survives_a_restart() -> None:
-    one, other = Reader("log"), Reader("log")
+    one, other = EventReader("log"), EventReader("log")
     one.read([b'{"session": "s", "item": "a", "time": 1700000000123}'], [""])
     other.restore(one.state())
     assert other.understood == "session=session, item=item, time=time; times in milliseconds"
@@ -165,9 +165,9 @@ def test_what_was_understood_survives_a_restart() -> None:
 
 def test_options_without_meaning() -> None:
     with pytest.raises(SettingError, match="--time-unit 'min' is not known; choose from s, ms, us, ns, h, days, iso"):
-        Reader("log", unit="min")
+        EventReader("log", unit="min")
     with pytest.raises(SettingError, match="role 'user' is not known"):
-        Reader("log", columns={"user": "x"})
+        EventReader("log", columns={"user": "x"})
 
 
 @pytest.mark.parametrize(
@@ -212,7 +212,7 @@ def test_columns_and_missing_ids_are_those_of_the_training_data() -> None:
 
 def test_events_of_types_that_the_model_was_not_fitted_on_are_passed_over() -> None:
     columns = {"session": "session", "item": "item", "time": "time", "event": "kind"}
-    reader = Reader("clicks", schema=DataSchema(columns=columns, events="view, cart"))
+    reader = EventReader("clicks", schema=DataSchema(columns=columns, events="view, cart"))
     records = [{"session": "s", "item": kind, "time": 1_700_000_000, "kind": kind} for kind in ("view", "buy", "cart")]
     events, rejects = reader.read([json.dumps(record).encode() for record in records], ["", "", ""])
     assert (events.values, events.lines, rejects) == (["view", "cart"], [0, 2], [])
@@ -220,7 +220,7 @@ def test_events_of_types_that_the_model_was_not_fitted_on_are_passed_over() -> N
 
 def test_stated_event_types_come_before_those_of_the_training_data() -> None:
     schema = DataSchema(columns={"session": "session", "item": "item", "time": "time"}, events="view")
-    reader = Reader("clicks", schema=schema, events="buy")
+    reader = EventReader("clicks", schema=schema, events="buy")
     records = [{"session": "s", "item": kind, "time": 1_700_000_000, "action": kind} for kind in ("view", "buy")]
     records.append({"session": "s", "item": "x", "time": 1_700_000_000})
     events, rejects = reader.read([json.dumps(record).encode() for record in records], ["", "", ""])

@@ -11,12 +11,12 @@ import pytest
 
 from ensue import DataError, ModelFolderError
 from ensue.stream.events import LONGEST
-from ensue.stream.sources import JSONLines
+from ensue.stream.sources import JSONLinesSource
 
 
 def lines_of(path: Path, position: Any = None, limit: int = 512) -> tuple[list[bytes], Any]:
     """All lines from a position on, in blocks of ``limit``, and the position then."""
-    source, found = JSONLines(path), []
+    source, found = JSONLinesSource(path), []
     source.begin(position)
     while (block := source.read(limit, 0.0)).lines:
         assert len(block.lines) <= limit
@@ -32,7 +32,7 @@ def test_whole_lines_from_every_position(tmp_path: Path, limit: int) -> None:
     path.write_bytes(b"".join(line + b"\n" for line in expected))
     assert lines_of(path, limit=limit)[0] == expected
     for stop in range(len(expected)):
-        source = JSONLines(path)
+        source = JSONLinesSource(path)
         source.begin(None)
         block = source.read(stop, 0.0) if stop else None
         position = block.position if block else None
@@ -43,7 +43,7 @@ def test_whole_lines_from_every_position(tmp_path: Path, limit: int) -> None:
 def test_a_half_written_line_waits_for_its_newline(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_bytes(b"one\ntw")
-    source = JSONLines(path)
+    source = JSONLinesSource(path)
     source.begin(None)
     block = source.read(512, 0.0)
     assert (block.lines, block.position["offset"]) == ([b"one"], 4)
@@ -100,7 +100,7 @@ def test_a_file_that_changed_is_an_error_in_a_run_and_after_one(tmp_path: Path, 
     path = tmp_path / "a.jsonl"
     path.write_bytes(b"one\ntwo\n")
     _, position = lines_of(path)
-    running = JSONLines(path)
+    running = JSONLinesSource(path)
     running.begin(position)
     change(path)
     told = (
@@ -117,7 +117,7 @@ def test_a_file_that_changed_is_an_error_in_a_run_and_after_one(tmp_path: Path, 
 
 def test_no_such_file(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no such file or folder; give a JSON Lines file"):
-        JSONLines(tmp_path / "none.jsonl").begin(None)
+        JSONLinesSource(tmp_path / "none.jsonl").begin(None)
 
 
 def folder_of(tmp_path: Path, **files: bytes) -> Path:
@@ -141,7 +141,7 @@ def test_a_folder_in_the_order_of_names(tmp_path: Path, limit: int) -> None:
 
 def test_files_that_appear_while_it_is_read(tmp_path: Path) -> None:
     place = folder_of(tmp_path)
-    source = JSONLines(place)
+    source = JSONLinesSource(place)
     source.begin(None)
     assert source.read(512, 0.0).at_end
     folder_of(tmp_path, a=b"1\n2")
@@ -170,7 +170,7 @@ def test_lines_that_would_be_missed_are_an_error(tmp_path: Path, name: str) -> N
 def test_waiting_ends_with_the_first_full_block_or_the_time(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_bytes(b"1\n2\n3\n")
-    source = JSONLines(path)
+    source = JSONLinesSource(path)
     source.begin(None)
     assert source.read(2, 60.0).lines == [b"1", b"2"]  # full: no waiting
     block = source.read(2, 0.01)

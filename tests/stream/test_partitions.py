@@ -14,7 +14,7 @@ from ensue import DataError, SettingError
 from ensue.stream import SQLiteQueue, partition_of
 from ensue.stream.brokers import open_source
 from ensue.stream.sessions import Chunk, PartitionSessions
-from ensue.stream.sources import Partitions, Source, SQLiteSource
+from ensue.stream.sources import Partitions, SQLiteSource, StreamSource
 from ensue.stream.state import StreamSettings
 from ensue.vocabulary import Vocabulary
 from tests.stream.conftest import Server, log, streamed
@@ -30,7 +30,7 @@ def parted(lines: list[str]) -> list[list[str]]:
     return parts
 
 
-def queues(place: Path, parts: list[list[str]]) -> dict[str, Source]:
+def queues(place: Path, parts: list[list[str]]) -> dict[str, StreamSource]:
     for number, lines in enumerate(parts):
         SQLiteQueue(place / f"{number}.db").put(lines)
     return {str(number): SQLiteSource(place / f"{number}.db") for number in range(NUM)}

@@ -14,17 +14,17 @@ import pytest
 
 from ensue import DataError, SettingError
 from ensue.stream.brokers import open_source
-from ensue.stream.sources import Source
+from ensue.stream.sources import StreamSource
 from tests.stream.conftest import Server, log, streamed
 
 
-def started(server: Server, position: Any = None, told: list[str] | None = None) -> Source:
+def started(server: Server, position: Any = None, told: list[str] | None = None) -> StreamSource:
     source = open_source(server.address, told.append if told is not None else print)
     source.begin(position)
     return source
 
 
-def rest(source: Source, limit: int = 512) -> list[bytes]:
+def rest(source: StreamSource, limit: int = 512) -> list[bytes]:
     found: list[bytes] = []
     while (block := source.read(limit, 0.0)).lines:
         found += block.lines

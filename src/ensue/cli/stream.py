@@ -24,7 +24,7 @@ from ensue.tasks import TASKS
 from ensue.training.report import signals_heard
 
 if TYPE_CHECKING:
-    from ensue.stream.state import Counts, Status
+    from ensue.stream.state import StreamCounts, StreamStatus
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C."""
@@ -100,7 +100,7 @@ def stream(
         sys.exit(INTERRUPTED)
 
 
-def _show_totals(status: Status, json: bool) -> None:
+def _show_totals(status: StreamStatus, json: bool) -> None:
     """Print the metrics of all hours."""
     if json:
         display.print_json(status.to_dict())
@@ -109,7 +109,7 @@ def _show_totals(status: Status, json: bool) -> None:
         display.line(f"all hours, {name}: HR@20 {row['hr@20']:.4f}, MRR@20 {row['mrr@20']:.4f}")
 
 
-def _require_events(source: str, former: Counts, status: Status) -> None:
+def _require_events(source: str, former: StreamCounts, status: StreamStatus) -> None:
     """Refuse a source of which every line was rejected.
 
     Raises:
@@ -120,7 +120,7 @@ def _require_events(source: str, former: Counts, status: Status) -> None:
         raise DataError(f"{_rejected(source, former, status)}; not one event was left")
 
 
-def _rejected(source: str, former: Counts, status: Status) -> str:
+def _rejected(source: str, former: StreamCounts, status: StreamStatus) -> str:
     """Say how much of this run was rejected, the first reason, and where all of them are."""
     num, (position, reason) = status.counts.rejected - former.rejected, status.rejects.first[0]
     return (

@@ -69,7 +69,7 @@ PANELS = (
 """Delays in the town are hours, not days: HiDAN divides 4 hours into 40 intervals."""
 
 
-class Data(NamedTuple):
+class SplitData(NamedTuple):
     """Training, validation and test data of one model."""
 
     train: Any
@@ -78,7 +78,7 @@ class Data(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class PanelRow:
     """Metric of one model on the test days, as a fraction; ``half_width`` is half of its 95 % interval.
 
     ``ceiling`` is the metric of the true probabilities, ``verdict`` the evaluator's sentence on the best baseline.
@@ -116,7 +116,7 @@ class Demo:
     """Data, fitted models and metrics of the demonstration."""
 
     story: Town
-    rows: tuple[Row, ...]
+    rows: tuple[PanelRow, ...]
     predictors: Mapping[str, Any]
     explanation: Explanation
     recovery: Recovery
@@ -179,15 +179,15 @@ def _run(seed: int, log: Log, progress: Progress) -> Demo:
     return Demo(story, tuple(rows), predictors, explanation, recovery(sharing, test, story.cascades))
 
 
-def data_of(story: Town) -> dict[str, Data]:
+def data_of(story: Town) -> dict[str, SplitData]:
     """Return the data of each panel, split by day."""
     articles = Articles.of(story.articles)
     return {
-        "posts": Data(*(Corpus(articles, Posts.of(post.post for post in split)) for split in written(story))),
-        "stance": Data(*(Texts.of(texts_of(split)) for split in written(story))),
-        "sharing": Data(story.cascades.train, story.cascades.valid, story.cascades.test),
-        "reading": Data(*(histories_of(split) for split in _by_day(story.reading, lambda session: session.day))),
-        "searching": Data(*(queries_of(split) for split in _by_day(story.searching, lambda session: session.day))),
+        "posts": SplitData(*(Corpus(articles, Posts.of(post.post for post in split)) for split in written(story))),
+        "stance": SplitData(*(Texts.of(texts_of(split)) for split in written(story))),
+        "sharing": SplitData(story.cascades.train, story.cascades.valid, story.cascades.test),
+        "reading": SplitData(*(histories_of(split) for split in _by_day(story.reading, lambda session: session.day))),
+        "searching": SplitData(*(queries_of(split) for split in _by_day(story.searching, lambda session: session.day))),
     }
 
 
@@ -205,13 +205,13 @@ def _by_day(records: Iterable[Any], day_of: Callable[[Any], int]) -> list[tuple[
     return [tuple(group) for group in groups]
 
 
-def _row(panel: Panel, predictor: Any, test: Any, truth: float) -> Row:
+def _row(panel: Panel, predictor: Any, test: Any, truth: float) -> PanelRow:
     """Return the metrics of the model and of the best baseline."""
     result = evaluate(predictor, test)
     row = result.rows[0]
     paired = next(pair for pair in result.paired_tests if pair.measure == panel.metric)
     low, high = row.interval[panel.metric]
-    return Row(
+    return PanelRow(
         panel.name, panel.question, panel.task, predictor.model_name, panel.metric, NUM_QUESTIONS[panel.name](test),
         row.figures[panel.metric], (high - low) / 2, paired.baseline, paired.metrics[1], truth, result.verdict,
     )  # fmt: skip

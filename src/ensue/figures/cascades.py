@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import NamedTuple
 
 import plotly.graph_objects as go
 
 from ensue.answers import Explanation
-from ensue.figures.layout import escaped, name_rows
+from ensue.figures.layout import Edge, escaped, name_rows
 
 UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"))
 ANSWER = "next"
@@ -19,12 +18,6 @@ MIN_WEIGHT = 0.05
 """Weights below this get no line."""
 WIDTHS = ((0.8, 7.0), (0.6, 5.5), (0.4, 4.0), (0.2, 2.5), (MIN_WEIGHT, 1.2))
 """Lines of a weight of at least the first are as wide, in pixels, as the second."""
-
-
-class _Edge(NamedTuple):
-    source: int
-    target: int
-    weight: float
 
 
 def cascade(explanation: Explanation, *, truth: Collection[tuple[str, str]] | None = None) -> go.Figure:
@@ -49,7 +42,7 @@ def cascade(explanation: Explanation, *, truth: Collection[tuple[str, str]] | No
         figure.add_trace(_lines(band, x, name="attention", line={"color": "steelblue", "width": width}, opacity=0.55))
     if truth is not None:
         pairs = [(row, column) for row in range(len(values)) for column in range(row)]
-        true = (_Edge(column, row, 1.0) for row, column in pairs if (values[column], values[row]) in truth)
+        true = (Edge(column, row, 1.0) for row, column in pairs if (values[column], values[row]) in truth)
         line = {"color": "orangered", "width": 2, "dash": "dot"}
         figure.add_trace(_lines(true, x, name="true edge", line=line, showlegend=True))
     figure.add_trace(_middles(edges, x, labels, explanation))
@@ -60,8 +53,8 @@ def cascade(explanation: Explanation, *, truth: Collection[tuple[str, str]] | No
     )
 
 
-def _strongest(row: Iterable[float], target: int) -> list[_Edge]:
-    edges = [_Edge(source, target, weight) for source, weight in enumerate(row) if weight >= MIN_WEIGHT]
+def _strongest(row: Iterable[float], target: int) -> list[Edge]:
+    edges = [Edge(source, target, weight) for source, weight in enumerate(row) if weight >= MIN_WEIGHT]
     return sorted(edges, key=lambda edge: -edge.weight)[:SOURCES]
 
 
@@ -76,7 +69,7 @@ def _along(explanation: Explanation, count: int) -> tuple[list[float], str]:
     return [*points, *[points[-1] + 0.06 * span / size] * (count - len(points))], f"{unit} after the first event"
 
 
-def _lines(edges: Iterable[_Edge], x: list[float], **options: object) -> go.Scatter:
+def _lines(edges: Iterable[Edge], x: list[float], **options: object) -> go.Scatter:
     """Return one trace of many lines; ``None`` separates two of them."""
     across: list[float | None] = []
     down: list[float | None] = []
@@ -86,7 +79,7 @@ def _lines(edges: Iterable[_Edge], x: list[float], **options: object) -> go.Scat
     return go.Scatter(x=across, y=down, mode="lines", **{"hoverinfo": "skip", "showlegend": False, **options})
 
 
-def _middles(edges: list[_Edge], x: list[float], labels: list[str], explanation: Explanation) -> go.Scatter:
+def _middles(edges: list[Edge], x: list[float], labels: list[str], explanation: Explanation) -> go.Scatter:
     """Return invisible points at the middle of the lines, whose hover texts name the line."""
     texts = []
     for source, target, weight in edges:

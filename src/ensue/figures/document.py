@@ -68,7 +68,7 @@ def document(explanation: TextExplanation) -> go.Figure:
     )
 
 
-class _Line(NamedTuple):
+class _TextRow(NamedTuple):
     """A row of words of one passage."""
 
     start: int
@@ -84,9 +84,9 @@ class _Bar(NamedTuple):
     shade: float
 
 
-def _rows(explanation: TextExplanation) -> list[tuple[int, _Line]]:
+def _rows(explanation: TextExplanation) -> list[tuple[int, _TextRow]]:
     """Return the words of each passage in rows of ``_LINE`` characters, up to ``WORDS`` words."""
-    rows = list[tuple[int, _Line]]()
+    rows = list[tuple[int, _TextRow]]()
     num_left = WORDS
     for number, passage in enumerate(explanation.passages):
         texts = [_label(passage, word) for word in range(min(len(passage.words), num_left))]
@@ -99,7 +99,7 @@ def _rows(explanation: TextExplanation) -> list[tuple[int, _Line]]:
                 begins.append(word)
                 used = len(text) + 1
         cuts = [*begins, len(texts)]
-        rows += [(number, _Line(low, tuple(texts[low:high]))) for low, high in pairwise(cuts) if low < high]
+        rows += [(number, _TextRow(low, tuple(texts[low:high]))) for low, high in pairwise(cuts) if low < high]
     return rows
 
 
@@ -110,7 +110,7 @@ def _label(passage: Passage, word: int) -> str:
     return f"{short(passage.words[word], _LINE - 6)}{f' {passage.weights[word]:.2f}' if heavy else ''}"
 
 
-def _bars(passage: Passage, line: _Line, row: int) -> Iterator[_Bar]:
+def _bars(passage: Passage, line: _TextRow, row: int) -> Iterator[_Bar]:
     begin = 0
     for word, text in enumerate(line.words, line.start):
         even = passage.weights[word] * len(passage.words)

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import html
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import plotly.graph_objects as go
 
 TEMPLATE = "simple_white"
+
+
+class Edge(NamedTuple):
+    """A weight from one row to another: of an event that attended to a source, or of a word that leads to another."""
+
+    source: int
+    target: int
+    weight: float
 
 
 def escaped(texts: Iterable[str]) -> list[str]:

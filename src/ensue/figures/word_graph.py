@@ -8,13 +8,13 @@ from __future__ import annotations
 import html
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 import plotly.graph_objects as go
 
 from ensue.answers import Passage, TextExplanation
 from ensue.errors import SettingError
+from ensue.figures.layout import Edge
 from ensue.figures.texts import laid_out, name_of, note, short
 
 NODES = 40
@@ -23,14 +23,6 @@ EDGES = 2
 """Edges a word that are drawn: the strongest of all."""
 _WIDTHS = (0.8, 1.6, 2.8, 4.5)
 _LISTED = 5
-
-
-class _Edge(NamedTuple):
-    """Word ``source`` hands a part of its weight to word ``target``."""
-
-    source: int
-    target: int
-    weight: float
 
 
 def word_graph(explanation: TextExplanation, passage: int | None = None) -> go.Figure:
@@ -110,7 +102,7 @@ def _label_position(x: float, y: float) -> str:
     return "middle right" if x > 0 else "middle left"
 
 
-def _strongest(passage: Passage, nodes: Sequence[int]) -> list[_Edge]:
+def _strongest(passage: Passage, nodes: Sequence[int]) -> list[Edge]:
     """Return the strongest connections between drawn words, strongest first, without those of a word to itself."""
     if not passage.graph:
         return []
@@ -118,10 +110,10 @@ def _strongest(passage: Passage, nodes: Sequence[int]) -> list[_Edge]:
     np.fill_diagonal(graph, 0.0)
     order = np.argsort(-graph, axis=None, kind="stable")[: EDGES * len(nodes)]
     weighted = [(*divmod(index, len(nodes)), float(graph.flat[index])) for index in order.tolist()]
-    return [_Edge(nodes[source], nodes[target], weight) for target, source, weight in weighted if weight > 0]
+    return [Edge(nodes[source], nodes[target], weight) for target, source, weight in weighted if weight > 0]
 
 
-def _arrows(passage: Passage, edges: Sequence[_Edge], positions: dict[int, tuple[float, float]]) -> list[go.Scatter]:
+def _arrows(passage: Passage, edges: Sequence[Edge], positions: dict[int, tuple[float, float]]) -> list[go.Scatter]:
     """Return bent lines in a few widths, and an arrow head in the middle of each with its weight."""
     if not edges:
         return []
@@ -167,12 +159,12 @@ def _curve(begin: tuple[float, float], end: tuple[float, float], steps: int = 12
     return [(at(step / (steps - 1), 0), at(step / (steps - 1), 1)) for step in range(steps)]
 
 
-def _hands(passage: Passage, edge: _Edge) -> str:
+def _hands(passage: Passage, edge: Edge) -> str:
     source, target = (html.escape(passage.words[word], quote=False) for word in (edge.source, edge.target))
     return f"{source} hands {edge.weight:.3f} of its weight to {target}"
 
 
-def _connections(passage: Passage, edges: Sequence[_Edge]) -> str:
+def _connections(passage: Passage, edges: Sequence[Edge]) -> str:
     if not passage.graph:
         return "This model has no graph of words: weights alone."
     listed = "; ".join(_hands(passage, edge) for edge in edges[:_LISTED])

@@ -31,7 +31,7 @@ class Removed:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class ForgetReport:
     """Removed data of users, and what remains."""
 
     users: tuple[str, ...]
@@ -44,7 +44,7 @@ class Report:
         return asdict(self)
 
 
-def forget(folder: Path, users: Collection[str], records: object = None) -> Report:
+def forget(folder: Path, users: Collection[str], records: object = None) -> ForgetReport:
     """Remove the data of users from a folder, its kept versions and its stream.
 
     A folder holds no names, so what people did is recognised in the records. Each folder is replaced at once; one in
@@ -89,7 +89,7 @@ def forget(folder: Path, users: Collection[str], records: object = None) -> Repo
         if replaced:
             for path in _siblings(folder, "resume.*"):  # the model from before the last chunk: it holds the person
                 shutil.rmtree(path)
-    return Report(tuple(users), tuple(removed), tuple(remains))
+    return ForgetReport(tuple(users), tuple(removed), tuple(remains))
 
 
 def _folders(folder: Path) -> list[Path]:

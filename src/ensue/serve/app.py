@@ -28,14 +28,14 @@ from ensue.serve.events import Queue, put, read_events
 from ensue.serve.files import DOCS, INDEX, Files
 from ensue.serve.limits import RECORDS, Guard, require_tested, require_update
 from ensue.serve.lists import ItemList
-from ensue.serve.models import Model, Models
-from ensue.serve.monitoring import CONTENT_TYPE, Log, Metrics
-from ensue.serve.problems import Problem, busy
+from ensue.serve.models import ServedModel, ServedModels
+from ensue.serve.monitoring import CONTENT_TYPE, Metrics, ServiceLog
+from ensue.serve.problems import RequestError, busy
 from ensue.serve.proof import described
-from ensue.serve.schemas import OPERATIONS, Requests, document
+from ensue.serve.schemas import OPERATIONS, RequestBodies, document
 from ensue.serve.settings import ServeSettings
 from ensue.serve.tasks import FigureKind, Kind
-from ensue.serve.workers import Link
+from ensue.serve.workers import SupervisorLink
 
 JSON = "application/json"
 PAGES = {"/": INDEX, "/docs": DOCS}
@@ -62,10 +62,10 @@ class Service:
         watching: looks at the model folders.
     """
 
-    models: Models
+    models: ServedModels
     settings: ServeSettings
     metrics: Metrics
-    log: Log
+    log: ServiceLog
     files: Files
     queue: Queue | None = None
     story: bytes | None = None
@@ -75,7 +75,7 @@ class Service:
     hosts: tuple[str, ...] = ()
     stopping: bool = False
     learning: asyncio.Lock = field(default_factory=asyncio.Lock)
-    link: Link | None = None
+    link: SupervisorLink | None = None
     lock: Path | None = None
     watching: asyncio.Task[None] | None = None
 
@@ -99,7 +99,7 @@ class Service:
         """Be the one that learns, of all processes of the service.
 
         Raises:
-            Problem: another update is being learned.
+            RequestError: another update is being learned.
         """
         # Refused, not queued: an update takes long, and its client would wait for two.
         if self.learning.locked():
@@ -115,7 +115,7 @@ class Service:
                         raise busy("an update is running; send one at a time", 5) from None
                 yield
 
-    async def taken_up(self, model: Model) -> None:
+    async def taken_up(self, model: ServedModel) -> None:
         """Wait until a folder that was replaced is what every process of the service answers from."""
         if self.link is None:
             await asyncio.to_thread(model.refresh)
@@ -158,7 +158,7 @@ class Endpoints:
 
     def __init__(self, service: Service) -> None:
         self._service, self._settings = service, service.settings
-        self._requests = Requests(service.settings)
+        self._requests = RequestBodies(service.settings)
         self._document: dict[str, object] = {}
 
     def routes(self) -> list[Route]:
@@ -198,12 +198,12 @@ class Endpoints:
         (line,) = await self._ask(request, model, kind, model.questions(body))
         return Response(line, media_type=JSON)
 
-    def _model(self, request: Request) -> Model:
+    def _model(self, request: Request) -> ServedModel:
         """Return the model that the address names."""
         return self._service.models.require(request.path_params["name"])
 
     async def _ask(
-        self, request: Request, model: Model, kind: Kind | FigureKind, questions: Sequence[object]
+        self, request: Request, model: ServedModel, kind: Kind | FigureKind, questions: Sequence[object]
     ) -> Sequence[str]:
         """Return the model's line of JSON for each question, and count the questions."""
         request.scope[RECORDS] = len(questions)
@@ -215,7 +215,9 @@ class Endpoints:
         require_update(request.scope)
         service, settings, model = self._service, self._settings, self._model(request)
         if not settings.learn:
-            raise Problem(403, "updates over HTTP are disabled", "use `ensue update`, or start it without --read-only")
+            raise RequestError(
+                403, "updates over HTTP are disabled", "use `ensue update`, or start it without --read-only"
+            )
         # Everything that can be refused is refused before the lock is taken.
         key = read_key(request.headers.getlist("idempotency-key"))
         sent = await read_body(request, settings.update_bytes, settings.patience)
@@ -231,7 +233,7 @@ class Endpoints:
             # The client may ask the new version with its next request.
             await service.taken_up(model)
         if wrong := service.refused.get(model.name):
-            raise Problem(
+            raise RequestError(
                 409,
                 f"updated, but the new version does not answer: {wrong}",
                 "restore an older version: ensue update FOLDER --rollback",
@@ -244,10 +246,13 @@ class Endpoints:
 
     async def _put_list(self, request: Request) -> Response:
         require_update(request.scope)
-        model, settings = self._model(request), self._settings
+        model = self._model(request)
+        settings = self._settings
         num_known = model.service.num_known
         if num_known is None:
-            raise Problem(422, f"model {model.name!r} is of task {model.task}, which answers without lists of items")
+            raise RequestError(
+                422, f"model {model.name!r} is of task {model.task}, which answers without lists of items"
+            )
         sent = await read_body(request, settings.update_bytes, settings.patience)
         body = await read_apart(sent, settings, partial(bodies.read, ItemList))
         await asyncio.to_thread(model.lists.put, request.path_params["list"], body.items)
@@ -262,7 +267,7 @@ class Endpoints:
         require_update(request.scope)
         service, settings = self._service, self._settings
         if service.queue is None:
-            raise Problem(
+            raise RequestError(
                 404, "this service takes no events", "start it with --queue sqlite:queue.db or a Redis address"
             )
         sent = await read_body(request, settings.update_bytes, settings.patience)
@@ -279,11 +284,11 @@ class Endpoints:
     async def _readyz(self, request: Request) -> Response:
         service = self._service
         if service.stopping:
-            raise Problem(503, "not ready: stopping")
+            raise RequestError(503, "not ready: stopping")
         if silent := service.models.silent:
-            raise Problem(503, f"not ready: {', '.join(silent)} does not answer")
+            raise RequestError(503, f"not ready: {', '.join(silent)} does not answer")
         if service.unwatched:
-            raise Problem(503, f"not ready: {service.unwatched}")
+            raise RequestError(503, f"not ready: {service.unwatched}")
         return JSONResponse({"status": "ready", **({"refused": service.refused} if service.refused else {})})
 
     async def _metrics(self, request: Request) -> Response:
@@ -291,7 +296,7 @@ class Endpoints:
 
     async def _story(self, request: Request) -> Response:
         if self._service.story is None:
-            raise Problem(
+            raise RequestError(
                 404, "this service has no demo scenario", "start it with --scenario FILE, or with `ensue demo`"
             )
         return Response(self._service.story, media_type=JSON)

@@ -31,7 +31,7 @@ from ensue.errors import DataError
 from ensue.lines import refuse_number
 from ensue.records import History, Post, Text
 from ensue.refresh import MAX_DROP
-from ensue.serve.problems import Problem
+from ensue.serve.problems import RequestError
 from ensue.serve.settings import ServeSettings
 
 AnyRecord: TypeAlias = History | Text | Post
@@ -51,12 +51,12 @@ async def read_body(request: Request, limit: int, patience: float) -> bytes:
     """Return the bytes of a body.
 
     Raises:
-        Problem: too large, too slow, or of another type than JSON.
+        RequestError: too large, too slow, or of another type than JSON.
     """
     # A browser sends text/plain without asking the service first, so a page of somebody else cannot send JSON.
     kind = request.headers.get("content-type", JSON_TYPES[0]).split(";")[0].strip().lower()
     if kind not in JSON_TYPES:
-        raise Problem(415, "the body is not JSON by its Content-Type", "send Content-Type: application/json")
+        raise RequestError(415, "the body is not JSON by its Content-Type", "send Content-Type: application/json")
     # Refused before a byte of it is read; a body without a length is counted as it comes.
     length = request.headers.get("content-length", "")
     if length.isdecimal() and int(length) > limit:
@@ -71,9 +71,9 @@ async def read_body(request: Request, limit: int, patience: float) -> bytes:
                     raise _too_large(limit)
                 chunks.append(chunk)
     except TimeoutError:
-        raise Problem(408, f"the body did not arrive within {patience:g} s") from None
+        raise RequestError(408, f"the body did not arrive within {patience:g} s") from None
     except ClientDisconnect:
-        raise Problem(400, "the client went away") from None
+        raise RequestError(400, "the client went away") from None
     return b"".join(chunks)
 
 
@@ -81,7 +81,7 @@ async def read_request(request: Request, settings: ServeSettings, kind: type[Bod
     """Return the body of a request that asks something.
 
     Raises:
-        Problem: it is not JSON in UTF-8, too large, too deep, or has too many parts.
+        RequestError: it is not JSON in UTF-8, too large, too deep, or has too many parts.
         DataError: naming the field and what to do.
     """
     body = await read_body(request, settings.body_bytes, settings.patience)
@@ -92,7 +92,7 @@ async def read_apart(body: bytes, settings: ServeSettings, then: Callable[[objec
     """Decode the bytes of a body and read them by ``then``; large ones in a thread.
 
     Raises:
-        Problem: it is not JSON in UTF-8, too deep, or has too many parts.
+        RequestError: it is not JSON in UTF-8, too deep, or has too many parts.
         DataError: of ``then``.
     """
     # To another thread and back takes longer than a small body does.
@@ -106,20 +106,20 @@ def decode(body: bytes, depth: int, max_values: int) -> object:
     """Decode JSON; half a character becomes U+FFFD.
 
     Raises:
-        Problem: not UTF-8, not JSON, too deep, of more parts, or with a field twice.
+        RequestError: not UTF-8, not JSON, too deep, of more parts, or with a field twice.
     """
     # Counted in the bytes: Python objects of a body take many times its memory.
     if sum(map(body.count, (b",", b"[", b"{"))) > max_values:
-        raise Problem(413, f"the body has more than {max_values:,} values, lists and objects", "send it in parts")
+        raise RequestError(413, f"the body has more than {max_values:,} values, lists and objects", "send it in parts")
     try:
         text = mend_halves(body)[0][:].decode("utf-8")
         decoded = json.loads(text, parse_constant=refuse_number, object_pairs_hook=_once)
     except UnicodeDecodeError as error:
-        raise Problem(400, f"the body is not UTF-8 ({error.reason} at byte {error.start})", "send UTF-8") from None
+        raise RequestError(400, f"the body is not UTF-8 ({error.reason} at byte {error.start})", "send UTF-8") from None
     except RecursionError:
         raise _too_deep(depth) from None
     except ValueError as error:
-        raise Problem(400, f"the body is not JSON ({error})") from None
+        raise RequestError(400, f"the body is not JSON ({error})") from None
     level = [decoded]
     depth_left = depth
     while level:
@@ -136,7 +136,7 @@ def read_key(headers: Sequence[str]) -> str:
     """``Idempotency-Key``, with or without the quotes of a structured field; empty where there is none.
 
     Raises:
-        Problem: 400.
+        RequestError: 400.
     """
     if not headers:
         return ""
@@ -144,7 +144,9 @@ def read_key(headers: Sequence[str]) -> str:
     if len(key) > 1 and key[0] == key[-1] == '"':
         key = key[1:-1]
     if len(headers) > 1 or not 0 < len(key) <= KEY_LENGTH or not (key.isascii() and key.isprintable()):
-        raise Problem(400, f"Idempotency-Key must be one text of 1 to {KEY_LENGTH} ASCII characters", "send a new UUID")
+        raise RequestError(
+            400, f"Idempotency-Key must be one text of 1 to {KEY_LENGTH} ASCII characters", "send a new UUID"
+        )
     return key
 
 
@@ -157,12 +159,12 @@ def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
     return fields
 
 
-def _too_large(limit: int) -> Problem:
-    return Problem(413, f"the body is larger than {limit:,} bytes", "send it in parts")
+def _too_large(limit: int) -> RequestError:
+    return RequestError(413, f"the body is larger than {limit:,} bytes", "send it in parts")
 
 
-def _too_deep(depth: int) -> Problem:
-    return Problem(400, f"lists or objects are nested more than {depth} deep")
+def _too_deep(depth: int) -> RequestError:
+    return RequestError(400, f"lists or objects are nested more than {depth} deep")
 
 
 class Limits(NamedTuple):

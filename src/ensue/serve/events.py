@@ -24,11 +24,11 @@ from ensue.errors import DataError, SettingError
 from ensue.lines import without_credentials
 from ensue.records import History
 from ensue.serve.bodies import Body, Limit, Limits, read, require_short_history, too_long
-from ensue.serve.problems import Problem
+from ensue.serve.problems import RequestError
 from ensue.serve.settings import ServeSettings
 from ensue.stream import SQLiteQueue
 from ensue.stream.brokers import REDIS_EXAMPLE, connect
-from ensue.stream.events import Reader
+from ensue.stream.events import EventReader
 from ensue.stream.sources import split_address
 
 CLICKED = frozenset(
@@ -161,12 +161,12 @@ def put(queue: Queue, lines: Sequence[str]) -> None:
     """Put lines into a queue; call it in a thread.
 
     Raises:
-        Problem: 503, the queue cannot be written.
+        RequestError: 503, the queue cannot be written.
     """
     try:
         queue.put(lines)
     except (OSError, sqlite3.Error):
-        raise Problem(
+        raise RequestError(
             503, "the queue of events cannot be written", "send them again later", {"retry-after": "5"}
         ) from None
 
@@ -215,7 +215,7 @@ def _of_ubi(event: dict[str, object], at: int) -> dict[str, object] | None:
 def _lines(events: Sequence[tuple[int, dict[str, object]]], settings: ServeSettings) -> list[str]:
     """Return one line per event. Events with the same fields share a reader: clients may choose the names."""
     lines: list[str] = []
-    readers: dict[tuple[tuple[str, type], ...], Reader] = {}
+    readers: dict[tuple[tuple[str, type], ...], EventReader] = {}
     for at, event in events:
         # A reader takes its format from its first event, so that each format needs a reader of its own.
         fields = tuple((name, type(value)) for name, value in event.items())
@@ -225,7 +225,7 @@ def _lines(events: Sequence[tuple[int, dict[str, object]]], settings: ServeSetti
                     f"events[{at}]: the events before have {MAX_KINDS:,} different sets of fields; send events of the "
                     "same fields together, or name the same fields in all of them"
                 )
-            readers[fields] = Reader("events", max_id=sys.maxsize, schema=ANY_ID)
+            readers[fields] = EventReader("events", max_id=sys.maxsize, schema=ANY_ID)
         read, rejects = readers[fields].read([json.dumps(event).encode()], [uuid.uuid4().hex])
         if rejects:
             raise DataError(f"events[{at}]: {rejects[0][1]}")

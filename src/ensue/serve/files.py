@@ -13,7 +13,7 @@ from plotly.offline import get_plotlyjs
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ensue.serve.problems import Problem
+from ensue.serve.problems import RequestError
 
 PAGE = Path(__file__).parent / "page"
 INDEX, DOCS = "index.html", "docs.html"
@@ -80,8 +80,8 @@ class Files:
         """A file by its name.
 
         Raises:
-            Problem: 404.
+            RequestError: 404.
         """
         if name not in self._files:
-            raise Problem(404, "there is no such page")
+            raise RequestError(404, "there is no such page")
         return await self._files[name].response(request)

@@ -35,7 +35,7 @@ from ensue.predictor import AnyPredictor
 from ensue.refresh import Refreshed, refresh
 from ensue.registry import task_of
 from ensue.serve.bodies import Limits, decode, limited, read
-from ensue.serve.problems import Problem, late
+from ensue.serve.problems import RequestError, late
 from ensue.serve.proof import STEP, ask, end_with_parent, run_apart
 from ensue.serve.settings import UNLIMITED
 from ensue.serve.tasks import service_of
@@ -81,7 +81,7 @@ async def learn_apart(update: Sent, *, seconds: float) -> dict[str, object]:
         The report; with ``replayed`` where the key was known.
 
     Raises:
-        Problem: the body cannot be learned, the folder cannot be written, or it took too long.
+        RequestError: the body cannot be learned, the folder cannot be written, or it took too long.
     """
     head = {"folder": str(update.folder), "keep": update.keep, "key": update.key, "bytes": len(update.body)}
     # Set where the request is cancelled: the thread ends the process.
@@ -93,7 +93,7 @@ async def learn_apart(update: Sent, *, seconds: float) -> dict[str, object]:
     except TimeoutError:
         raise late(f"the update took longer than {seconds:g} s and was stopped; {REMEDY}") from None
     except ChildProcessError:
-        raise Problem(503, f"the update process ended early; {REMEDY}") from None
+        raise RequestError(503, f"the update process ended early; {REMEDY}") from None
     finally:
         stopped.set()
     return report_of(report, update.folder)
@@ -103,12 +103,12 @@ def report_of(report: dict[str, object], folder: Path) -> dict[str, object]:
     """Return the report of a training process, for the client.
 
     Raises:
-        Problem: it could not learn.
+        RequestError: it could not learn.
     """
     if "error" in report:
         status = report["status"]
         assert isinstance(status, int)
-        raise Problem(status, str(report["error"]).replace(str(folder), folder.name))
+        raise RequestError(status, str(report["error"]).replace(str(folder), folder.name))
     return report
 
 

@@ -30,8 +30,8 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from ensue.errors import EnsueError
 from ensue.refresh import MAX_DROP
-from ensue.serve.monitoring import Log, Metrics
-from ensue.serve.problems import Problem, problem_of
+from ensue.serve.monitoring import Metrics, ServiceLog
+from ensue.serve.problems import RequestError, problem_of
 
 HEAD_BYTES = 2**16
 """Bytes of an address and headers; more are refused with 431."""
@@ -46,7 +46,7 @@ OTHER_FILES = 128
 """Files that the service itself may open beside its connections."""
 
 
-_LARGE_HEAD = Problem(431, f"the head of the request is larger than {HEAD_BYTES:,} bytes")
+_LARGE_HEAD = RequestError(431, f"the head of the request is larger than {HEAD_BYTES:,} bytes")
 
 
 class Register:
@@ -115,7 +115,7 @@ class Connection(HttpToolsProtocol):
         if self._admitted:
             self._wait()
         else:
-            self._refuse(Problem(503, "too many connections", "come back in a moment", {"retry-after": "1"}))
+            self._refuse(RequestError(503, "too many connections", "come back in a moment", {"retry-after": "1"}))
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Remove the connection."""
@@ -177,12 +177,12 @@ class Connection(HttpToolsProtocol):
         if self._busy and not self._body:
             self.cycle.keep_alive = False  # the latest that was whole
             return
-        self._refuse(self._large() or Problem(400, msg.rstrip(".").lower()))
+        self._refuse(self._large() or RequestError(400, msg.rstrip(".").lower()))
 
-    def _large(self) -> Problem | None:
+    def _large(self) -> RequestError | None:
         """Return the problem of a head that is too large."""
         if len(self.url) > URL_BYTES:
-            return Problem(414, f"the address is longer than {URL_BYTES:,} bytes", "send what is long in the body")
+            return RequestError(414, f"the address is longer than {URL_BYTES:,} bytes", "send what is long in the body")
         size = len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
         return _LARGE_HEAD if size > HEAD_BYTES else None
 
@@ -242,11 +242,13 @@ class Connection(HttpToolsProtocol):
             return
         self.register.refused("silent")
         if self._has_begun:
-            self._refuse(Problem(408, f"the head of the request did not arrive within {self.register.seconds:g} s"))
+            self._refuse(
+                RequestError(408, f"the head of the request did not arrive within {self.register.seconds:g} s")
+            )
         else:
             self.transport.close()
 
-    def _refuse(self, problem: Problem) -> None:
+    def _refuse(self, problem: RequestError) -> None:
         """Answer without the application, and close."""
         response = problem.response()
         # Written by hand, for there is no request that the application could answer.
@@ -402,7 +404,7 @@ class Guard:
     """
 
     def __init__(
-        self, app: ASGIApp, *, token: str, update_token: str, hosts: Collection[str], log: Log, metrics: Metrics
+        self, app: ASGIApp, *, token: str, update_token: str, hosts: Collection[str], log: ServiceLog, metrics: Metrics
     ) -> None:
         self._app, self._log, self._metrics = app, log, metrics
         self._token, self._update_token, self._hosts = token.encode(), update_token.encode(), frozenset(hosts)
@@ -428,17 +430,17 @@ class Guard:
             self._require(scope)
             scope["app"] = self  # or the router would answer for itself what has no route
             await self._app(scope, receive, answer)
-        except (Problem, EnsueError, HTTPException) as error:
+        except (RequestError, EnsueError, HTTPException) as error:
             await problem_of(error).response()(scope, receive, answer)
         except asyncio.CancelledError:
             if status:
                 raise
-            gone = Problem(503, "the service stopped before there was an answer", "", {"connection": "close"})
+            gone = RequestError(503, "the service stopped before there was an answer", "", {"connection": "close"})
             await gone.response()(scope, receive, answer)
         except Exception as error:  # noqa: BLE001 - the last resort: one line, and the places in the log
             self._log.failure(error, route=route_of(scope))
             if not status:
-                await Problem(500, "something went wrong in the service; its log says where").response()(
+                await RequestError(500, "something went wrong in the service; its log says where").response()(
                     scope, receive, answer
                 )
         finally:
@@ -452,20 +454,22 @@ class Guard:
         """Refuse a request by its host, its origin or its token.
 
         Raises:
-            Problem: 400, 401 or 403.
+            RequestError: 400, 401 or 403.
         """
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         # Proxies and applications differ in which of two they take.
         if sum(name == b"host" for name, _ in scope["headers"]) > 1:
-            raise Problem(400, "the request names several Hosts", "send one Host")
+            raise RequestError(400, "the request names several Hosts", "send one Host")
         host = headers.get("host", "")
         # A page of somebody else can give its own name this machine's address (DNS rebinding); its Host gives it
         # away.
         if self._hosts and _name(host) not in self._hosts:
-            raise Problem(403, "this Host is not allowed", "add it with --allow-host")
+            raise RequestError(403, "this Host is not allowed", "add it with --allow-host")
         origin = headers.get("origin")
         if origin is not None and (netloc := _netloc(origin)) != host and _name(netloc) not in self._public_hosts:
-            raise Problem(403, "requests from other origins are refused", "call the service from a page of its own")
+            raise RequestError(
+                403, "requests from other origins are refused", "call the service from a page of its own"
+            )
         path = scope["path"]
         scheme, _, credentials = headers.get("authorization", "").partition(" ")
         token = (credentials.strip() if scheme.lower() == "bearer" else headers.get("x-api-key", "")).encode()
@@ -475,7 +479,9 @@ class Guard:
         scope[RIGHTS] = Rights(update=writes or not self._update_token, untested=writes)
         if not (asks or writes or not self._token or path in FREE or path.startswith("/page/")):
             wrong = "the token is wrong" if token else "a token is needed"
-            raise Problem(401, wrong, "send Authorization: Bearer TOKEN", {"www-authenticate": 'Bearer realm="ensue"'})
+            raise RequestError(
+                401, wrong, "send Authorization: Bearer TOKEN", {"www-authenticate": 'Bearer realm="ensue"'}
+            )
 
     @property
     def _public_hosts(self) -> Collection[str]:
@@ -487,20 +493,20 @@ def require_update(scope: Scope) -> None:
     """Refuse a request that may ask only, where it would write.
 
     Raises:
-        Problem: 403.
+        RequestError: 403.
     """
     if not scope[RIGHTS].update:
-        raise Problem(403, "updates and events need the update token", "send it as Authorization: Bearer TOKEN")
+        raise RequestError(403, "updates and events need the update token", "send it as Authorization: Bearer TOKEN")
 
 
 def require_tested(scope: Scope, *, test: bool, max_drop: float) -> None:
     """Refuse an update that is not tested as by default, unless the request shows the update token.
 
     Raises:
-        Problem: 403.
+        RequestError: 403.
     """
     if not scope[RIGHTS].untested and not (test and max_drop <= MAX_DROP):
-        raise Problem(
+        raise RequestError(
             403,
             f'"test": false and a "max_drop" above {MAX_DROP:g} need the update token',
             "start the service with ENSUE_UPDATE_TOKEN and send that token, or let the update be tested",
@@ -517,7 +523,7 @@ def _netloc(origin: str) -> str:
     try:
         return urlsplit(origin).netloc
     except ValueError as error:
-        raise Problem(400, "the Origin is no address", "send the page's own origin, or none") from error
+        raise RequestError(400, "the Origin is no address", "send the page's own origin, or none") from error
 
 
 def _name(host: str) -> str:

@@ -23,8 +23,8 @@ from ensue.registry import task_of
 from ensue.serve.batching import Full, Job, Worker
 from ensue.serve.bodies import NAME, load_of
 from ensue.serve.lists import ListStore
-from ensue.serve.monitoring import Log, Metrics
-from ensue.serve.problems import Problem, busy, late
+from ensue.serve.monitoring import Metrics, ServiceLog
+from ensue.serve.problems import RequestError, busy, late
 from ensue.serve.proof import ask, described, prove_apart, read
 from ensue.serve.settings import ServeSettings
 from ensue.serve.tasks import FigureKind, Kind, Question, service_of
@@ -93,7 +93,7 @@ class ServedFolder:
         name: str,
         folder: Path,
         metrics: Metrics,
-        log: Log,
+        log: ServiceLog,
         *,
         loads: bool = True,
         warm: bool = True,
@@ -243,7 +243,7 @@ def pinned(folder: Path) -> Iterator[Path]:
         yield copy
 
 
-class Model:
+class ServedModel:
     """One served folder whose model answers requests.
 
     Args:
@@ -293,7 +293,7 @@ class Model:
 
         Raises:
             EnsueError: the model cannot answer such a record.
-            Problem: the queue is full, or the answer took too long.
+            RequestError: the queue is full, or the answer took too long.
         """
         if not records:
             return []
@@ -358,7 +358,7 @@ class Model:
         return self.service.answer(predictor, kind, questions_of_task)
 
 
-class Models(dict[str, Model]):
+class ServedModels(dict[str, ServedModel]):
     """The served models by name.
 
     Args:
@@ -370,14 +370,22 @@ class Models(dict[str, Model]):
     """
 
     def __init__(
-        self, served: Sequence[ServedFolder], settings: ServeSettings, metrics: Metrics, log: Log, *, watches: bool
+        self,
+        served: Sequence[ServedFolder],
+        settings: ServeSettings,
+        metrics: Metrics,
+        log: ServiceLog,
+        *,
+        watches: bool,
     ) -> None:
         limit_threads(settings.threads)
         self._settings, self._log, self._watches = settings, log, watches
-        super().__init__({folder.name: Model(folder, settings, metrics) for folder in served})
+        super().__init__({folder.name: ServedModel(folder, settings, metrics) for folder in served})
 
     @classmethod
-    def of_folders(cls, folders: Mapping[str, Path], settings: ServeSettings, metrics: Metrics, log: Log) -> Models:
+    def of_folders(
+        cls, folders: Mapping[str, Path], settings: ServeSettings, metrics: Metrics, log: ServiceLog
+    ) -> ServedModels:
         """Load all folders and watch them.
 
         Raises:
@@ -387,14 +395,14 @@ class Models(dict[str, Model]):
         freeze_objects()
         return cls(served, settings, metrics, log, watches=True)
 
-    def require(self, name: str) -> Model:
+    def require(self, name: str) -> ServedModel:
         """A model by its name.
 
         Raises:
-            Problem: 404.
+            RequestError: 404.
         """
         if name not in self:
-            raise Problem(404, f"no model is named {name[:64]!r}", "GET /v1/models lists those that are served")
+            raise RequestError(404, f"no model is named {name[:64]!r}", "GET /v1/models lists those that are served")
         return self[name]
 
     @property
@@ -408,7 +416,7 @@ class Models(dict[str, Model]):
         if self._watches:
             await asyncio.gather(*map(self._watch, self.values()))
 
-    async def _watch(self, model: Model) -> None:
+    async def _watch(self, model: ServedModel) -> None:
         """Look at one folder; whatever goes wrong there, the next look follows."""
         while True:
             await asyncio.sleep(max(self._settings.poll, 0.02))

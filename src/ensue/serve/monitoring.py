@@ -32,7 +32,7 @@ LINES_TOGETHER = 0.1
 """Seconds for which lines of requests wait to be written together."""
 
 
-class Log:
+class ServiceLog:
     """Writes the lines of the log.
 
     Args:

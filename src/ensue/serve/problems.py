@@ -11,7 +11,7 @@ from starlette.responses import Response
 from ensue.errors import EnsueError, ModelFolderError
 
 
-class Problem(Exception):  # noqa: N818 - most of them are the caller's, not errors of the service
+class RequestError(Exception):
     """A request that cannot be answered.
 
     Args:
@@ -39,21 +39,21 @@ class Problem(Exception):  # noqa: N818 - most of them are the caller's, not err
 UNROUTED = {404: "there is nothing at this address", 405: "this address does not take that method"}
 
 
-def problem_of(error: Problem | EnsueError | HTTPException) -> Problem:
+def problem_of(error: RequestError | EnsueError | HTTPException) -> RequestError:
     """Return what a client is told of an error: 409 for a folder in the way, 422 for others of the library."""
-    if isinstance(error, Problem):
+    if isinstance(error, RequestError):
         return error
     if isinstance(error, HTTPException):  # of the router
         hint = "GET /openapi.json lists all routes"
-        return Problem(error.status_code, UNROUTED.get(error.status_code, str(error.detail)), hint, error.headers)
-    return Problem(409 if isinstance(error, ModelFolderError) else 422, str(error))
+        return RequestError(error.status_code, UNROUTED.get(error.status_code, str(error.detail)), hint, error.headers)
+    return RequestError(409 if isinstance(error, ModelFolderError) else 422, str(error))
 
 
-def busy(error: str, seconds: int = 1) -> Problem:
+def busy(error: str, seconds: int = 1) -> RequestError:
     """Return 429, and when to come back."""
-    return Problem(429, error, "come back a little later", {"retry-after": str(seconds)})
+    return RequestError(429, error, "come back a little later", {"retry-after": str(seconds)})
 
 
-def late(error: str) -> Problem:
+def late(error: str) -> RequestError:
     """Return 503, and when to come back."""
-    return Problem(503, error, "come back a little later", {"retry-after": "1"})
+    return RequestError(503, error, "come back a little later", {"retry-after": "1"})

@@ -144,7 +144,7 @@ class Operation:
     """One operation: its route, and what the document says of it.
 
     Attributes:
-        name: of its endpoint, and of its bodies in :class:`Requests`.
+        name: of its endpoint, and of its bodies in :class:`RequestBodies`.
         method: of HTTP.
         path: template of the address.
         tag: section of the document.
@@ -213,7 +213,7 @@ OPERATIONS = (
 )  # fmt: skip
 
 
-class Requests:
+class RequestBodies:
     """Models of the bodies within the limits of a service.
 
     Args:
@@ -250,7 +250,7 @@ def _bodies_of(task: str, settings: ServeSettings) -> Bodies:
     return Bodies(**{name: limited(f"{name.title()}{task.title()}", body, limits) for name, body in body_types})
 
 
-def document(requests: Requests, models: Iterable[str]) -> dict[str, object]:
+def document(requests: RequestBodies, models: Iterable[str]) -> dict[str, object]:
     """Return the whole document.
 
     Args:

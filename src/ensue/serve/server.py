@@ -29,12 +29,12 @@ from ensue.serve.bodies import decode
 from ensue.serve.events import open_queue
 from ensue.serve.files import Files
 from ensue.serve.limits import LOCAL, Connection, Register, Server, is_local, raise_file_limit
-from ensue.serve.models import Models, ServedFolder, limit_threads, require_names
-from ensue.serve.monitoring import Log, Metrics, SharedCounts
-from ensue.serve.problems import Problem
+from ensue.serve.models import ServedFolder, ServedModels, limit_threads, require_names
+from ensue.serve.monitoring import Metrics, ServiceLog, SharedCounts
+from ensue.serve.problems import RequestError
 from ensue.serve.settings import ServeSettings
 from ensue.serve.tasks import service_of
-from ensue.serve.workers import Link, Supervisor
+from ensue.serve.workers import Supervisor, SupervisorLink
 from ensue.store.swap import locked, sweep
 
 Handler = Callable[[int, FrameType | None], object] | int | None
@@ -59,7 +59,7 @@ def run(
     token: str = "",
     update_token: str = "",
     settings: ServeSettings | None = None,
-    log: Log | None = None,
+    log: ServiceLog | None = None,
 ) -> None:
     """Serve model folders until a signal says stop; requests in flight are finished.
 
@@ -82,7 +82,7 @@ def run(
         ModelFolderError: a folder is no model folder, or damaged.
     """
     limits = settings or ServeSettings()
-    lines = log or Log()
+    lines = log or ServiceLog()
     if not token and not is_local(host):
         raise SettingError(
             f"{host} can be reached from other machines: set ENSUE_TOKEN to a secret, or listen on 127.0.0.1"
@@ -109,7 +109,7 @@ def run(
         metrics = Metrics(counts)
 
         service = Service(
-            models=Models((), limits, metrics, lines, watches=False),
+            models=ServedModels((), limits, metrics, lines, watches=False),
             settings=limits,
             metrics=metrics,
             log=lines,
@@ -122,7 +122,7 @@ def run(
             lock=None if counts is None else counts.folder / "learning.lock",
         )
 
-        def answer(models: Models, announce: Callable[[], None], link: Link | None = None) -> None:
+        def answer(models: ServedModels, announce: Callable[[], None], link: SupervisorLink | None = None) -> None:
             service.models, service.link = models, link
             service.queue = None if queue is None else open_queue(queue)
             _serve(service, app or make_app(service), listening, announce, link)
@@ -135,13 +135,13 @@ def run(
 
         app: ASGIApp | None = None
         if counts is None:
-            models = Models.of_folders(folders, limits, metrics, lines)
+            models = ServedModels.of_folders(folders, limits, metrics, lines)
             tasks = {name: model.task for name, model in models.items()}
             answer(models, lambda: announce(tasks))
         else:
 
-            def work(served: Sequence[ServedFolder], link: Link) -> None:
-                answer(Models(served, limits, metrics, lines, watches=False), lambda: None, link)
+            def work(served: Sequence[ServedFolder], link: SupervisorLink) -> None:
+                answer(ServedModels(served, limits, metrics, lines, watches=False), lambda: None, link)
                 if link.orphaned:  # whoever would remove it was killed
                     shutil.rmtree(counts.folder, ignore_errors=True)
 
@@ -170,7 +170,11 @@ def _taking_turns() -> Iterator[None]:
 
 
 def _serve(
-    service: Service, app: ASGIApp, listening: socket.socket, announce: Callable[[], None], link: Link | None = None
+    service: Service,
+    app: ASGIApp,
+    listening: socket.socket,
+    announce: Callable[[], None],
+    link: SupervisorLink | None = None,
 ) -> None:
     """Answer until a signal says stop.
 
@@ -257,7 +261,7 @@ def _read_story(path: Path) -> bytes:
         decode(story, MAX_DEPTH, MAX_VALUES)
     except OSError as error:
         raise SettingError(f"{path}: cannot be read ({error.strerror}); name a file of JSON") from error
-    except Problem as problem:
+    except RequestError as problem:
         raise DataError(f"{path}: {problem.error}") from problem
     return story
 
@@ -269,7 +273,7 @@ def _read_edges(files: Mapping[str, Path], folders: Mapping[str, Path]) -> dict[
     return {name: read_edges(path) for name, path in files.items()}
 
 
-def _quiet(log: Log) -> None:
+def _quiet(log: ServiceLog) -> None:
     """Write uvicorn's warnings to the log; only their kind, for their text may hold data."""
 
     class Lines(logging.Handler):

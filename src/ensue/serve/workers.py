@@ -38,7 +38,7 @@ from types import FrameType
 from ensue.errors import EnsueError, SettingError
 from ensue.registry import task_of
 from ensue.serve.models import ServedFolder, freeze_objects, limit_threads
-from ensue.serve.monitoring import Log, Metrics, SharedCounts
+from ensue.serve.monitoring import Metrics, ServiceLog, SharedCounts
 from ensue.serve.proof import prove_apart
 from ensue.serve.settings import ServeSettings
 from ensue.serve.tasks import service_of
@@ -55,7 +55,7 @@ SPARE = 5.0
 """Seconds beyond ``grace`` after which a worker that was told to stop is killed."""
 
 
-class Link:
+class SupervisorLink:
     """A worker's end of the pair.
 
     Args:
@@ -168,8 +168,8 @@ class Supervisor:
         settings: ServeSettings,
         metrics: Metrics,
         counts: SharedCounts,
-        log: Log,
-        serve: Callable[[Sequence[ServedFolder], Link], None],
+        log: ServiceLog,
+        serve: Callable[[Sequence[ServedFolder], SupervisorLink], None],
     ) -> None:
         self._num, self._settings, self._metrics, self._counts, self._log = num, settings, metrics, counts, log
         self._serve = serve
@@ -251,7 +251,7 @@ class Supervisor:
         while len(sides := {worker.side for worker in self._workers if worker.slot == slot}) == 2:
             self._turn(0.05)  # the one before the one before still answers its last
         side = "b" if "a" in sides else "a"
-        pid = self._divide(lambda: self._work(f"{slot}{side}", end, Link(worker_end, self._refusals)))
+        pid = self._divide(lambda: self._work(f"{slot}{side}", end, SupervisorLink(worker_end, self._refusals)))
         worker_end.close()
         end.setblocking(False)
         worker = _Worker(slot, side, pid, end)
@@ -287,7 +287,7 @@ class Supervisor:
             # No cleanup of the first process: its folder and socket are still in use.
             os._exit(code)
 
-    def _work(self, name: str, end: socket.socket, link: Link) -> None:
+    def _work(self, name: str, end: socket.socket, link: SupervisorLink) -> None:
         """Serve as a worker."""
         end.close()
         self._counts.take(name)

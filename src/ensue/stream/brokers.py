@@ -29,11 +29,11 @@ from ensue.lines import plural, without_credentials
 from ensue.stream.kafka import KafkaTopic
 from ensue.stream.sources import (
     Behind,
-    JSONLines,
+    JSONLinesSource,
     Partitions,
     Position,
-    Source,
     SQLiteSource,
+    StreamSource,
     position_of,
     split_address,
 )
@@ -51,7 +51,7 @@ ZERO = "0-0"
 """The id before the first entry of every stream."""
 
 
-def open_source(text: str, log: Callable[[str], None]) -> Source:
+def open_source(text: str, log: Callable[[str], None]) -> StreamSource:
     """Return the source of a name: ``clicks.jsonl``, ``folder/``, ``sqlite:queue.db``, ``redis://…`` or ``kafka://…``.
 
     Args:
@@ -65,7 +65,7 @@ def open_source(text: str, log: Callable[[str], None]) -> Source:
         return SQLiteSource(Path(text.removeprefix("sqlite:")))
     scheme, separator, _ = text.partition("://")
     if not separator:
-        return JSONLines(Path(text))
+        return JSONLinesSource(Path(text))
     if any(character.isspace() for character in text):
         raise SettingError(f"{scheme}://…: an address holds no spaces; write %20 for one")
     if scheme in ("redis", "rediss", "unix"):
@@ -92,7 +92,7 @@ class Info(NamedTuple):
     """True where entries were deleted by trimming alone, from the beginning."""
 
 
-def _open_redis(address: str, log: Callable[[str], None]) -> Source:
+def _open_redis(address: str, log: Callable[[str], None]) -> StreamSource:
     """Return the source of ``redis://host:port/database?stream=NAME,NAME&group=NAME``; several keys are partitions."""
     masked = without_credentials(address)
     url, options = split_address(address, REDIS_EXAMPLE)
@@ -104,7 +104,7 @@ def _open_redis(address: str, log: Callable[[str], None]) -> Source:
     if len(set(keys)) < len(keys):
         raise SettingError(f"{masked}: a key is named twice")
     server = RedisServer(urlunsplit(url._replace(query="")), log)
-    sources: dict[str, Source] = {key: RedisStream(server, key, group) for key in keys}
+    sources: dict[str, StreamSource] = {key: RedisStream(server, key, group) for key in keys}
     return Partitions("redis", sources) if len(keys) > 1 else sources[keys[0]]
 
 
@@ -192,7 +192,7 @@ class RedisServer:
         return answer
 
 
-class RedisStream(Source):
+class RedisStream(StreamSource):
     """One key; see the module.
 
     Args:
@@ -210,7 +210,7 @@ class RedisStream(Source):
         self._latest_warning = ""
 
     def begin(self, position: Position | None) -> None:
-        """See :class:`Source`."""
+        """See :class:`StreamSource`."""
         self._at, self._num_added = position_of(RedisPosition(ZERO, None), position)
 
     def _next(self, limit: int) -> list[tuple[str, bytes]] | None:
@@ -250,7 +250,7 @@ class RedisStream(Source):
         return Behind(max(0, passed) / 1000, "s")
 
     def close(self) -> None:
-        """See :class:`Source`."""
+        """See :class:`StreamSource`."""
         self._server.client.close()
 
     def _entries(self, count: int) -> list[Entry]:

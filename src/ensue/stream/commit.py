@@ -50,7 +50,7 @@ from ensue.store.pack import (
 from ensue.stream.events import ReaderState
 from ensue.stream.metrics import Board, Hour, PopularTable
 from ensue.stream.sessions import Chunk, HistoryTable, PartitionSessions, SessionTable, require_times
-from ensue.stream.state import Counts, StreamState
+from ensue.stream.state import StreamCounts, StreamState
 from ensue.tasks.next import update
 from ensue.tasks.next.state import Metadata, NextState
 from ensue.training.optimizer import FIELDS, RowAdam, by_row, optimizer_tensors
@@ -66,7 +66,7 @@ class Commit:
 
     source: str
     position: dict[str, object] | None
-    counts: Counts
+    counts: StreamCounts
     reader: ReaderState
     sessions: dict[str, SessionTable]
     """Open sessions of each partition."""

@@ -29,11 +29,11 @@ from ensue.store.folder import schema_of, write_folder
 from ensue.store.swap import sweep
 from ensue.stream import commit as saved
 from ensue.stream.commit import Changes, Journal, large_by_rows
-from ensue.stream.events import Reader
+from ensue.stream.events import EventReader
 from ensue.stream.metrics import HOUR, Hour, model_ranks
 from ensue.stream.sessions import Chunk, joined, targets
-from ensue.stream.sources import Block, Source
-from ensue.stream.state import Status, StreamSettings, StreamState, no_histories
+from ensue.stream.sources import LineBlock, StreamSource
+from ensue.stream.state import StreamSettings, StreamState, StreamStatus, no_histories
 from ensue.tasks.next import update
 from ensue.tasks.next.model import Remembers
 from ensue.tasks.next.predictor import NextPredictor
@@ -71,7 +71,7 @@ class Stream(StreamState):
     def __init__(
         self,
         folder: Path,
-        source: Source,
+        source: StreamSource,
         settings: StreamSettings,
         *,
         columns: Mapping[str, str] | None = None,
@@ -88,7 +88,7 @@ class Stream(StreamState):
                 f"{folder}: was fitted with --min-users {min_users}, and a stream trains on each session before it is "
                 f"known whether {min_users} people share it; use `ensue update` on whole logs"
             )
-        reader = Reader(source.name, columns, unit, schema=schema_of(folder), events=events)
+        reader = EventReader(source.name, columns, unit, schema=schema_of(folder), events=events)
         self._journal = Journal(folder)
         begins = restart or commit is None
         # All of them are checked before the first one is replayed.
@@ -112,7 +112,7 @@ class Stream(StreamState):
 
     def run(
         self, *, follow: bool = True, until: int | None = None, stopped: Callable[[], bool] = lambda: False
-    ) -> Iterator[Status]:
+    ) -> Iterator[StreamStatus]:
         """Read, learn and commit until told to stop; a status a commit.
 
         Args:
@@ -145,7 +145,7 @@ class Stream(StreamState):
                 committed = time.monotonic()
         yield self.commit(over=True)
 
-    def step(self, block: Block) -> None:
+    def step(self, block: LineBlock) -> None:
         """Take a block of lines; each chunk that it completes is predicted, scored and learned."""
         started = time.perf_counter()
         events, rejects = self.reader.read(block.lines, block.locations)
@@ -161,7 +161,8 @@ class Stream(StreamState):
         self._count_arrivals()
         self.counts.lines += len(block.lines)
         self.counts.rejected += len(rejects)
-        self.position, self._dirty = block.position, True
+        self.position = block.position
+        self._dirty = True
         self._done += self.counts.events - former_events
         self._busy += time.perf_counter() - started
 
@@ -216,7 +217,8 @@ class Stream(StreamState):
         if self.settings.score < 1:
             sample = chunk.scored.sample(self.settings.score)
             arrivals = arrivals[ranges(scored.offsets[:-1][sample], scored.lengths[sample])]
-            scored, context = scored.select(sample), context[sample]
+            scored = scored.select(sample)
+            context = context[sample]
         rows = targets(scored, context)
         num_ids = len(chunk.vocabulary)
         ranks = {}
@@ -279,7 +281,7 @@ class Stream(StreamState):
             return histories
         return Histories(histories.ids, histories.offsets, histories.vocabulary)
 
-    def commit(self, *, over: bool = False) -> Status:
+    def commit(self, *, over: bool = False) -> StreamStatus:
         """Commit everything so far, atomically.
 
         Raises:
@@ -303,7 +305,7 @@ class Stream(StreamState):
         rate = self._done / self._busy if self._busy else 0.0
         lag = time.time() - self.sessions.clock if self._live and self.sessions.clock > SINCE_1970 else None
         behind = self.source.behind()
-        return Status(self.counts, closed, self.board, len(self.sessions), rate, behind, self.rejects, lag, over)
+        return StreamStatus(self.counts, closed, self.board, len(self.sessions), rate, behind, self.rejects, lag, over)
 
     def _learn_rest(self) -> None:
         """Decide about the events that wait, and learn the last chunk early."""

@@ -91,7 +91,7 @@ class ReaderState(NamedTuple):
     unit: str
 
 
-class Reader:
+class EventReader:
     """Reads lines by the format of the first valid one.
 
     Args:
@@ -186,7 +186,8 @@ class Reader:
         mark = next((_name(record, name, "id") for name in MARKS if record.get(name) not in (None, "")), "")
         # Everything is checked before the format is taken over from this event.
         self._require_short([session, value, mark])
-        self.columns, self.unit = columns, unit
+        self.columns = columns
+        self.unit = unit
         events.sessions.append(session)
         events.values.append(value)
         events.times.append(seconds)

@@ -22,7 +22,7 @@ from ensue.errors import DataError, SettingError
 from ensue.learning.state import Count
 from ensue.lines import plural, without_credentials
 from ensue.stream.events import LONGEST
-from ensue.stream.sources import MAX_BYTES, Behind, Block, Position, Source, position_of, split_address
+from ensue.stream.sources import MAX_BYTES, Behind, LineBlock, Position, StreamSource, position_of, split_address
 
 KAFKA_EXAMPLE = "kafka://127.0.0.1:9092/clicks?group=ensue"
 PATIENCE = 30.0
@@ -36,7 +36,7 @@ class KafkaPosition(NamedTuple):
     partitions: dict[Annotated[str, Field(pattern="^[0-9]{1,9}$")], Count]
 
 
-class KafkaTopic(Source):
+class KafkaTopic(StreamSource):
     """The source; see the module.
 
     Args:
@@ -90,7 +90,7 @@ class KafkaTopic(Source):
         self._ended: set[int] = set()
 
     def begin(self, position: Position | None) -> None:
-        """See :class:`Source`."""
+        """See :class:`StreamSource`."""
         kafka = self._kafka
         stored = position_of(KafkaPosition({}), position)
         self._at = {int(number): offset for number, offset in stored.partitions.items()}
@@ -104,7 +104,7 @@ class KafkaTopic(Source):
         offsets = {number: self._at.get(number, kafka.OFFSET_BEGINNING) for number in partitions}
         self._consumer.assign([kafka.TopicPartition(self.topic, *position) for position in offsets.items()])
 
-    def read(self, limit: int, wait: float) -> Block:
+    def read(self, limit: int, wait: float) -> LineBlock:
         """See :meth:`Source.read`; each block is of one partition."""
         until = time.monotonic() + wait
         # Messages of all partitions come mixed; each waits with those of its own.
@@ -115,7 +115,7 @@ class KafkaTopic(Source):
                 break
         number = next((number for number, waiting in self._waiting.items() if waiting), None)
         if number is None:
-            return Block([], [], self._position(), self._ended >= set(self._waiting))
+            return LineBlock([], [], self._position(), self._ended >= set(self._waiting))
         waiting = self._waiting.pop(number)
         lines = list[bytes]()
         locations = list[str]()
@@ -128,7 +128,7 @@ class KafkaTopic(Source):
             size += len(line)
             # Kafka commits the offset of the next message.
             self._at[number] = offset + 1
-        return Block(lines, locations, self._position(), False, str(number))
+        return LineBlock(lines, locations, self._position(), False, str(number))
 
     def committed(self, position: Position) -> None:
         """Let the group's offsets follow; where that fails, the next commit makes up for it."""
@@ -149,7 +149,7 @@ class KafkaTopic(Source):
         return Behind(num_left, "lines")
 
     def close(self) -> None:
-        """See :class:`Source`."""
+        """See :class:`StreamSource`."""
         self._consumer.close()
 
     def _position(self) -> Position:
@@ -209,7 +209,8 @@ class KafkaTopic(Source):
         try:
             low, high = self._consumer.get_watermark_offsets(partition, timeout=5.0)
         except kafka.KafkaException:  # the brokers are away: reading from the same place fails once more, and returns
-            low, high = kafka.OFFSET_BEGINNING if at is None else at, sys.maxsize
+            low = kafka.OFFSET_BEGINNING if at is None else at
+            high = sys.maxsize
         if at is not None and at > high:
             raise DataError(
                 f"{self.server}: partition {number} of {self.topic!r} ends at offset {high:,}, before offset "

@@ -48,7 +48,7 @@ POLL = 0.05
 
 
 @dataclass(frozen=True)
-class Block:
+class LineBlock:
     """Some lines in the source's order.
 
     Attributes:
@@ -73,7 +73,7 @@ class Behind(NamedTuple):
     unit: str
 
 
-class Source(ABC):
+class StreamSource(ABC):
     """A log that grows at its end and can be read again from any position.
 
     Attributes:
@@ -90,7 +90,7 @@ class Source(ABC):
             DataError: the source does not exist, or is no longer what was read up to that position.
         """
 
-    def read(self, limit: int, wait: float) -> Block:
+    def read(self, limit: int, wait: float) -> LineBlock:
         """Return up to ``limit`` lines, or those that arrive within ``wait`` seconds, perhaps none.
 
         Raises:
@@ -116,7 +116,7 @@ class Source(ABC):
                 at_end = batch is not None
                 break
             self._await(seconds)
-        return Block(lines, locations, self._position(), at_end)
+        return LineBlock(lines, locations, self._position(), at_end)
 
     def _next(self, limit: int) -> Sequence[tuple[str, bytes]] | None:
         """Return (location, line) of some of the next lines; none at the end, ``None`` while the source is away."""
@@ -196,7 +196,7 @@ class PartitionsPosition(NamedTuple):
     partitions: dict[str, dict[str, object]]
 
 
-class Partitions(Source):
+class Partitions(StreamSource):
     """Several sources as one; each block is of one of them, and they take turns.
 
     Args:
@@ -204,22 +204,22 @@ class Partitions(Source):
         sources: by name of the partition.
     """
 
-    def __init__(self, kind: str, sources: Mapping[str, Source]) -> None:
+    def __init__(self, kind: str, sources: Mapping[str, StreamSource]) -> None:
         self.sources = dict(sources)
         self.name = f"{kind}:{commonprefix(list(self.sources)).rstrip(digits)}*"  # noqa: RUF071 - of characters
         self._positions: dict[str, dict[str, object]] = {}
         self._turns = list(self.sources)
 
     def begin(self, position: Position | None) -> None:
-        """See :class:`Source`."""
+        """See :class:`StreamSource`."""
         self._positions = position_of(PartitionsPosition({}), position).partitions
         if unknown := set(self._positions) - set(self.sources):
             raise DataError(f"{self.name}: partition {min(unknown)} was read before and is missing; name it too")
         for name, source in self.sources.items():
             source.begin(self._positions.get(name))
 
-    def read(self, limit: int, wait: float) -> Block:
-        """See :class:`Source`."""
+    def read(self, limit: int, wait: float) -> LineBlock:
+        """See :class:`StreamSource`."""
         until = time.monotonic() + wait
         while True:
             ends = True
@@ -230,14 +230,14 @@ class Partitions(Source):
                 self._turns.append(name)
                 if block.lines:
                     self._positions[name] = dict(block.position)
-                    return Block(block.lines, block.locations, self._position(), False, name)
+                    return LineBlock(block.lines, block.locations, self._position(), False, name)
                 ends = ends and block.at_end
             if time.monotonic() >= until:
-                return Block([], [], self._position(), ends)
+                return LineBlock([], [], self._position(), ends)
             time.sleep(POLL)
 
     def committed(self, position: Position) -> None:
-        """See :class:`Source`."""
+        """See :class:`StreamSource`."""
         for name, position_of_source in cast(Mapping[str, Position], position["partitions"]).items():
             self.sources[name].committed(position_of_source)
 
@@ -250,7 +250,7 @@ class Partitions(Source):
         return Behind(max(amounts) if unit == "s" else sum(amounts), unit)
 
     def close(self) -> None:
-        """See :class:`Source`."""
+        """See :class:`StreamSource`."""
         for source in self.sources.values():
             source.close()
 
@@ -273,7 +273,7 @@ class FilePosition(NamedTuple):
     done: dict[str, Count]
 
 
-class JSONLines(Source):
+class JSONLinesSource(StreamSource):
     """The source; see the module.
 
     Args:
@@ -295,7 +295,7 @@ class JSONLines(Source):
         self._dropped = 0
 
     def begin(self, position: Position | None) -> None:
-        """See :class:`Source`."""
+        """See :class:`StreamSource`."""
         if not self.path.exists():
             raise DataError(f"{self.path}: no such file or folder; give a JSON Lines file or a folder of them")
         self.close()
@@ -304,7 +304,7 @@ class JSONLines(Source):
         if self._at:
             self._verify()
 
-    def read(self, limit: int, wait: float) -> Block:
+    def read(self, limit: int, wait: float) -> LineBlock:
         """See :meth:`Source.read`; a file that is read is compared with its digest first."""
         if self._at:
             self._verify()
@@ -324,12 +324,12 @@ class JSONLines(Source):
             self._verify()  # the next file of the folder
 
     def behind(self) -> Behind:
-        """See :class:`Source`."""
+        """See :class:`StreamSource`."""
         sizes = [size for name, size in self._sizes() if name >= self._at]
         return Behind(max(0, sum(sizes) - self._offset), "bytes")
 
     def close(self) -> None:
-        """See :class:`Source`."""
+        """See :class:`StreamSource`."""
         if self._file is not None:
             os.close(self._file)
         self._file, self._inode = None, -1
@@ -397,7 +397,8 @@ class JSONLines(Source):
         line = self._buffer[self._start : end]
         # The newline is part of what was read.
         self._offset += end + 1 - self._start + self._dropped
-        self._start, self._dropped = end + 1, 0
+        self._start = end + 1
+        self._dropped = 0
         return line
 
     def _go_on(self) -> bytes | None:
@@ -417,7 +418,8 @@ class JSONLines(Source):
             tail = self._buffer[self._start :]
             if tail:
                 self._offset += len(tail) + self._dropped
-                self._start, self._dropped = len(self._buffer), 0
+                self._start = len(self._buffer)
+                self._dropped = 0
                 return tail
             self._done[self._at] = self._offset
         self.close()
@@ -479,7 +481,7 @@ class QueuePosition(NamedTuple):
     digest: str
 
 
-class SQLiteSource(Source):
+class SQLiteSource(StreamSource):
     """The reader's end.
 
     Args:
@@ -493,7 +495,7 @@ class SQLiteSource(Source):
         self._at, self._digest = 0, ""
 
     def begin(self, position: Position | None) -> None:
-        """See :class:`Source`."""
+        """See :class:`StreamSource`."""
         self.close()
         if not self.path.is_file():
             raise DataError(
@@ -523,11 +525,11 @@ class SQLiteSource(Source):
         return QueuePosition(self._at, self._digest)._asdict()
 
     def behind(self) -> Behind:
-        """See :class:`Source`."""
+        """See :class:`StreamSource`."""
         return Behind(max(0, self._last() - self._at), "lines")
 
     def close(self) -> None:
-        """See :class:`Source`."""
+        """See :class:`StreamSource`."""
         if self._database is not None:
             self._database.close()
         self._database = None

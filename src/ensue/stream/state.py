@@ -11,10 +11,10 @@ from ensue.data.histories import Histories
 from ensue.errors import SettingError
 from ensue.learning.state import Count
 from ensue.lines import plural
-from ensue.stream.events import Reader, Rejects
+from ensue.stream.events import EventReader, Rejects
 from ensue.stream.metrics import WINDOWS, Board, Hour, RecentPopularity
 from ensue.stream.sessions import Chunk, PartitionSessions
-from ensue.stream.sources import Behind, Position, Source
+from ensue.stream.sources import Behind, Position, StreamSource
 from ensue.tasks.next.predictor import NextPredictor
 
 
@@ -50,7 +50,7 @@ class StreamSettings:
 
 
 @dataclass
-class Counts:
+class StreamCounts:
     """Counts since the stream began, over all restarts."""
 
     lines: Count = 0
@@ -65,7 +65,7 @@ class Counts:
 
 
 @dataclass(frozen=True)
-class Status:
+class StreamStatus:
     """Report of a commit.
 
     Attributes:
@@ -80,7 +80,7 @@ class Status:
         over: whether this is the last one.
     """
 
-    counts: Counts
+    counts: StreamCounts
     closed: list[Hour]
     board: Board
     num_open: int
@@ -134,22 +134,23 @@ class StreamState:
     def __init__(
         self,
         folder: Path,
-        source: Source,
+        source: StreamSource,
         settings: StreamSettings,
         predictor: NextPredictor,
-        reader: Reader,
+        reader: EventReader,
         *,
         rejected: int,
     ) -> None:
         self.folder = folder
         self.source = source
         self.settings = settings
-        self.predictor, self.reader = predictor, reader
+        self.predictor = predictor
+        self.reader = reader
         self.sessions = PartitionSessions(settings.gap * 60)
         """Sessions that may go on, and the clock, of each partition."""
         self.board = Board()
         """Figures by hour."""
-        self.counts = Counts()
+        self.counts = StreamCounts()
         """Counts since the stream began."""
         self.popular = [RecentPopularity(window) for window in WINDOWS]
         """Recent popularity over each window."""

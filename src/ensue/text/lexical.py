@@ -340,7 +340,7 @@ def require_rising(name: str, terms: Keys) -> None:
         raise ValueError(f"{name} does not rise")
 
 
-def places_of(terms: Keys, keys: Keys) -> tuple[Index, npt.NDArray[np.bool_]]:
+def places_of(terms: npt.NDArray[np.integer], keys: npt.NDArray[np.integer]) -> tuple[Index, npt.NDArray[np.bool_]]:
     """Return (keys,) the place of each key in sorted terms, 0 where it is missing, and whether it is there."""
     positions = np.searchsorted(terms, keys)
     is_present = positions < len(terms)

@@ -67,13 +67,13 @@ class Chunks:
     def __init__(self, offsets: Index, most: int = MAX_PASSAGE) -> None:
         sizes = np.diff(offsets)
         # Rounded up, so that an empty range has no part.
-        parts = -(-sizes // most)
-        self.owners = np.repeat(np.arange(len(sizes)), parts)
-        part = ranges(np.zeros_like(parts), parts)
-        whole = sizes[self.owners]
-        of = parts[self.owners]
-        self.starts = offsets[:-1][self.owners] + part * whole // np.maximum(of, 1)
-        self.lengths = offsets[:-1][self.owners] + (part + 1) * whole // np.maximum(of, 1) - self.starts
+        num_parts = -(-sizes // most)
+        self.owners = np.repeat(np.arange(len(sizes)), num_parts)
+        rank = ranges(np.zeros_like(num_parts), num_parts)
+        lengths = sizes[self.owners]
+        num_of_range = num_parts[self.owners]
+        self.starts = offsets[:-1][self.owners] + rank * lengths // np.maximum(num_of_range, 1)
+        self.lengths = offsets[:-1][self.owners] + (rank + 1) * lengths // np.maximum(num_of_range, 1) - self.starts
 
 
 class Passages:

@@ -72,8 +72,8 @@ def _columns(state: ClassifyState, records: Sequence[Text]) -> Texts:
     paired = state.metadata.paired
     for position, record in enumerate(records):
         if (len(record.texts) == 2) != paired:
-            given, expected = ("a single text", "pairs") if paired else ("a pair", "single texts")
-            raise DataError(f"text {position}: is {given}, but the model was trained on {expected}; give {expected}")
+            kind, expected = ("a single text", "pairs") if paired else ("a pair", "single texts")
+            raise DataError(f"text {position}: is {kind}, but the model was trained on {expected}; give {expected}")
     columns = ([record.texts[side] for record in records] for side in range(1 + paired))
     return Texts(tuple(strip_markup(pl.Series(column, dtype=pl.String))[0] for column in columns))
 
@@ -202,12 +202,12 @@ def _weights(state: ClassifyState, sides: Sides, labels: Index) -> Floats:
     if state.schedule is None:
         return _baseline_weights(state, sides, labels, state.model_name)
     weights = _network_weights(state, sides, labels)
-    parts = state.metadata.blend or {}
-    if not (total := sum(parts.values())):
+    blend_weights = state.metadata.blend or {}
+    if not (total := sum(blend_weights.values())):
         return weights
-    baseline_parts = {name: weight for name, weight in parts.items() if name in state.counting and weight}
-    weights *= 1 - sum(baseline_parts.values()) / total
-    for name, weight in baseline_parts.items():
+    baseline_shares = {name: weight for name, weight in blend_weights.items() if name in state.counting and weight}
+    weights *= 1 - sum(baseline_shares.values()) / total
+    for name, weight in baseline_shares.items():
         weights += _baseline_weights(state, sides, labels, name) * (weight / total)
     return weights
 
@@ -226,11 +226,11 @@ def _network_weights(state: ClassifyState, sides: Sides, labels: Index) -> Float
     moved_by_baseline, moved_by_network = (
         np.abs(scores - scores.mean(1, keepdims=True))[rows, labels] for scores in (baseline_scores, network_scores)
     )
-    part = moved_by_baseline / np.maximum(moved_by_baseline + moved_by_network, np.finfo(float).tiny)
+    fraction = moved_by_baseline / np.maximum(moved_by_baseline + moved_by_network, np.finfo(float).tiny)
     # The part of each word's text, word by word.
-    word_part = part[np.concatenate([np.repeat(rows, tokens.lengths) for tokens in sides])]
+    word_fraction = fraction[np.concatenate([np.repeat(rows, tokens.lengths) for tokens in sides])]
     baseline_weights = _baseline_weights(state, sides, labels, "vectors")
-    mixed: Floats = weights * (1 - word_part) + baseline_weights * word_part
+    mixed: Floats = weights * (1 - word_fraction) + baseline_weights * word_fraction
     return mixed
 
 
@@ -286,12 +286,12 @@ def _explanation(state: ClassifyState, record: Text, answer: TextAnswer) -> Text
     if state.schedule is not None:
         passages = batches = state.passages(sides)
         graphs, passage_graph = neural.graphs(state.network, batches, state.device)
-    shown = []
+    explained = []
     for number, passage in enumerate(passages.passages(np.arange(1)).tolist()):
         span = slice(int(passages.starts[passage]), int(passages.starts[passage] + passages.sizes[passage]))
         passage_weight = float(weights[span].sum())
         word_weights = weights[span] / passage_weight if passage_weight > 0 else weights[span]
         side = int(span.start >= len(sides[0].ids))
         graph = graphs.get(number, ())
-        shown.append(Passage(tuple(words[span]), tuple(word_weights.tolist()), graph, passage_weight, side))
-    return TextExplanation(tuple(shown), passage_graph, answer)
+        explained.append(Passage(tuple(words[span]), tuple(word_weights.tolist()), graph, passage_weight, side))
+    return TextExplanation(tuple(explained), passage_graph, answer)

@@ -54,7 +54,7 @@ def fit(
     torch.manual_seed(state.seed)
     state.model = _new_network(state)
     state.optimizer = state.new_optimizer()
-    passages, valid_passages = (state.passages(part.sides, part.targets) for part in (data, valid))
+    passages, valid_passages = (state.passages(texts.sides, texts.targets) for texts in (data, valid))
     log = Log(checkpoint)
     reports = train_network(
         state,

@@ -52,11 +52,11 @@ def run_parallel(run: Callable[[Part], None], parts: Iterable[Part]) -> None:
     """
     waiting, threads = list(parts), torch.get_num_threads()
     if threads < 2 or len(waiting) < 2:
-        for part in waiting:
-            run(part)
+        for task in waiting:
+            run(task)
         return
     with ThreadPoolExecutor(min(threads, len(waiting)), initializer=lambda: torch.set_num_threads(1)) as pool:
-        futures = [pool.submit(run, part) for part in waiting]
+        futures = [pool.submit(run, task) for task in waiting]
         try:
             for future in futures:
                 future.result()
@@ -76,22 +76,22 @@ def attention(network: Network, passages: PassageBatches, device: torch.device) 
 
 def _add_attention(passages: PassageBatches, index: Index, batch: Batch, output: Output, weights: Floats) -> None:
     """Write the attention weights of the words of some records into those of all words."""
-    chosen = passages.passages(index)
+    numbers = passages.passages(index)
     passage_weights = batch.shares.double().numpy()
     if passages.documents:
         # The weight of a passage is its weight in a row of the upper level, times the row's part of its text.
         row_weights = passage_weights
-        passage_weights = np.zeros(len(chosen))
+        passage_weights = np.zeros(len(numbers))
         for block, pooled in zip(batch.sentences, output.sentences, strict=True):
             rows = pooled.weights.double().cpu().numpy() * row_weights[block.rows.numpy()][:, None]
             passage_weights[block.items[block.mask].numpy()] = rows[block.mask.numpy()]
     if batch.vectors is not None:  # an encoded sentence has no weights inside: its words share alike
-        sizes = passages.sizes[chosen]
-        weights[ranges(passages.starts[chosen], sizes)] = np.repeat(passage_weights / sizes, sizes)
+        sizes = passages.sizes[numbers]
+        weights[ranges(passages.starts[numbers], sizes)] = np.repeat(passage_weights / sizes, sizes)
     for block, pooled in zip(batch.words, output.words, strict=True):
         mask, rows = block.mask.numpy(), block.rows.numpy()
         # Positions of the block's words among those of all sides; padding is masked out below.
-        positions = passages.starts[chosen[rows]][:, None] + np.arange(mask.shape[1])
+        positions = passages.starts[numbers[rows]][:, None] + np.arange(mask.shape[1])
         word_weights = pooled.weights.double().cpu().numpy() * passage_weights[rows][:, None]
         weights[positions[mask]] = word_weights[mask]
 

@@ -96,7 +96,7 @@ class ClassifyState(State[Network]):
             self.names = tuple(name for name in BEST if name != "vectors")
         self.encoder: Encoder | None = None
         """Encodes sentences, where the settings name an encoder."""
-        *_, self.shared = changed(settings, *(part for name in self.names for part in MODELS[name][1:]), SHARED)
+        *_, self.shared = changed(settings, *(defaults for name in self.names for defaults in MODELS[name][1:]), SHARED)
         self.select_model(self.names[0])
         self.tokenizer = Tokenizer()
         """Splits texts into words and holds their ids."""
@@ -115,14 +115,14 @@ class ClassifyState(State[Network]):
     def select_model(self, name: str, architecture: str = "flat", sized: Mapping[str, object] | None = None) -> None:
         """Take the name and the settings of a model: the paper's for such texts, ``sized`` ones, and what was set."""
         _, settings, schedule = MODELS[name]
-        own = {field.name for part in (settings, schedule) if part is not None for field in fields(part)}
+        names = {field.name for defaults in (settings, schedule) if defaults is not None for field in fields(defaults)}
         # Later ones win: the paper's, those that fit the data, those for pairs, the user's.
         changes = {**(TABLE_2[architecture] if schedule is not None else {}), **(sized or {})}
         if architecture == "pair" and self.options.get("encoder") is None and "pooling" not in self.options:
             changes |= PAIRED.get(name, {})
         changes |= self.options
         self.model_name = name
-        changes = {key: value for key, value in changes.items() if key in own}
+        changes = {key: value for key, value in changes.items() if key in names}
         self.settings: TextSettings | CountingSettings
         self.settings, self.schedule = changed(changes, settings, schedule)
         encoder = getattr(self.settings, "encoder", None)
@@ -201,8 +201,8 @@ class ClassifyState(State[Network]):
             return self.counting[name].scores(sides)
         if weights := self.metadata.blend if name != blend.NETWORK else None:
             # A part of weight 0 is not computed.
-            used = {part: weight for part, weight in weights.items() if weight} or weights
-            return blend.pool({part: self.raw_scores(sides, part) for part in used}, used)
+            used = {component: weight for component, weight in weights.items() if weight} or weights
+            return blend.pool({component: self.raw_scores(sides, component) for component in used}, used)
         return neural.scores(self.network, self.passages(sides), len(self.labels), self.device)
 
     def passages(self, sides: Sides, targets: Index | None = None) -> PassageBatches:

@@ -14,6 +14,7 @@ from ensue.data.histories import Index, ranges
 from ensue.metrics import Floats
 from ensue.tasks.classify.baselines.grams import CHARACTERS, KIND
 from ensue.tasks.classify.dataset import Sides
+from ensue.text.lexical import places_of
 from ensue.text.sparse import SparseRows, sparse_between
 from ensue.text.terms import Terms, character_terms
 from ensue.text.tokens import Tokens
@@ -110,13 +111,13 @@ class SpelledWords:
     def _append(self, ids: npt.NDArray[np.integer], words: Sequence[str], terms: Terms) -> None:
         """Append the rows of words of the vocabulary and of others."""
         first, num_words = self._num_rows, len(ids) + len(words)
-        columns, kept = places(self.keys, _keys(terms))
+        columns, is_kept = places_of(self.keys, _keys(terms))
         size = int(self._starts[first])
         # Where the n-grams of each new word end in the flat columns.
-        ends = size + np.cumsum(np.bincount(terms.owners[kept], minlength=num_words))
+        ends = size + np.cumsum(np.bincount(terms.owners[is_kept], minlength=num_words))
         self._starts = _with_values(self._starts, first + 1, ends)
-        self._columns = _with_values(self._columns, size, columns[kept])
-        self._counts = _with_values(self._counts, size, terms.counts[kept])
+        self._columns = _with_values(self._columns, size, columns[is_kept])
+        self._counts = _with_values(self._counts, size, terms.counts[is_kept])
         self._known[ids] = first + np.arange(len(ids))
         self._unknown.update(zip(words, range(first + len(ids), first + num_words), strict=True))
         self._num_rows += num_words
@@ -124,8 +125,8 @@ class SpelledWords:
 
 def _cut(vocabulary: Vocabulary, ids: npt.NDArray[np.integer], words: Sequence[str]) -> Terms:
     """Return the n-grams of words of the vocabulary, by id, and of others."""
-    known = [vocabulary.value(id) if id >= FIRST else "" for id in ids.tolist()]
-    return character_terms(pl.Series([*known, *words], dtype=pl.String))
+    known_words = [vocabulary.value(id) if id >= FIRST else "" for id in ids.tolist()]
+    return character_terms(pl.Series([*known_words, *words], dtype=pl.String))
 
 
 def _unknown_words(tokens: Tokens) -> list[str]:
@@ -144,11 +145,3 @@ def _with_values(table: npt.NDArray[Any], size: int, values: Index) -> npt.NDArr
         table = np.concatenate([table[:size], np.zeros(size + len(values), table.dtype)])
     table[size : size + len(values)] = values
     return table
-
-
-def places(keys: Index, wanted: Index) -> tuple[Index, npt.NDArray[np.bool_]]:
-    """Return the positions of keys in a sorted array, and a mask of those that are in it."""
-    positions = np.searchsorted(keys, wanted)
-    known = positions < len(keys)
-    known[known] = keys[positions[known]] == wanted[known]
-    return positions, known

@@ -36,9 +36,10 @@ from ensue.tasks.classify.baselines.grams import (
     shared_grams,
     word_grams,
 )
-from ensue.tasks.classify.baselines.spelling import SpelledWords, places
+from ensue.tasks.classify.baselines.spelling import SpelledWords
 from ensue.tasks.classify.dataset import Sides
 from ensue.text import linear
+from ensue.text.lexical import places_of
 from ensue.text.linear import Array, Linear, Strength, centred, widened
 from ensue.text.sparse import SparseRows, sparse_rows
 from ensue.text.tokens import Tokens
@@ -242,7 +243,7 @@ class Tfidf:
         weight[former] = self.linear.weight
         counts[former] = self.held
         for part, own in zip(parts, held, strict=True):
-            columns, known = places(keys, part.keys)
+            columns, known = places_of(keys, part.keys)
             counts[columns[known]] += own[known]
         start = Linear(weight, self.linear.bias)
         num_seen = self.num_texts
@@ -294,7 +295,7 @@ class Tfidf:
         sums, base = np.zeros(size), 0
         # Half of a gram goes to its first and half to its last word, which may be the same.
         for grams in (word_grams(sides), *([shared_grams(sides)] if len(sides) == 2 else [])):
-            columns, known = places(self.keys, grams.keys)
+            columns, known = places_of(self.keys, grams.keys)
             halves = single[np.searchsorted(numbers, (grams.texts * len(self.keys) + columns)[known])] / 2
             sums += np.bincount(grams.first[known], halves, size) + np.bincount(grams.last[known], halves, size)
         owners = [np.repeat(np.arange(len(tokens)), tokens.lengths) for tokens in sides]
@@ -349,7 +350,7 @@ class Tfidf:
         return totals
 
     def _known_cells(self, part: _Counts) -> _Cells:
-        columns, known = places(self.keys, part.keys)
+        columns, known = places_of(self.keys, part.keys)
         kept = known[part.codes]
         texts = part.texts[kept]
         columns = columns[part.codes[kept]]
@@ -374,7 +375,7 @@ class Tfidf:
         spelled = SpelledWords.of(sides, self.vocabulary)
         heights = overlaps(sides, spelled, smooth_idf(held, 2 * self.num_texts))
         texts, codes = heights.nonzero()
-        columns, known = places(self.keys, _HATS)
+        columns, known = places_of(self.keys, _HATS)
         texts, codes = texts[known[codes]], codes[known[codes]]
         numbers = heights[texts, codes]
         return _Cells(texts, columns[codes], numbers, numbers)

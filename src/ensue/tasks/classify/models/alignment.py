@@ -56,9 +56,9 @@ class _Words(NamedTuple):
         mask = torch.arange(longest, device=sizes.device) < lengths[:, None]
         items = torch.zeros(mask.shape, dtype=torch.int64, device=sizes.device)
         for block in batch.words:
-            where = starts[block.rows][:, None] + torch.arange(block.mask.shape[1], device=sizes.device)
-            texts = owners[block.rows][:, None].expand_as(where)
-            items[texts[block.mask], where[block.mask]] = block.items[block.mask]
+            columns = starts[block.rows][:, None] + torch.arange(block.mask.shape[1], device=sizes.device)
+            texts = owners[block.rows][:, None].expand_as(columns)
+            items[texts[block.mask], columns[block.mask]] = block.items[block.mask]
         return cls(items, mask, starts)
 
 
@@ -93,25 +93,25 @@ class Alignment(nn.Module):
         # Each side is cut at its longest text, so that cosines have little padding.
         cuts = [max(int(words.mask[side].sum(1).max()), 1) if half else 1 for side in sides]
         masks = [words.mask[side, :cut] for side, cut in zip(sides, cuts, strict=True)]
-        own = [vectors[side, :cut] for side, cut in zip(sides, cuts, strict=True)]
+        side_vectors = [vectors[side, :cut] for side, cut in zip(sides, cuts, strict=True)]
         cosines = directions[sides[0], : cuts[0]] @ directions[sides[1], : cuts[1]].mT
-        found = []
+        pooled = []
         shares = torch.zeros(words.mask.shape, dtype=vectors.dtype, device=vectors.device)
         # Each side is aligned with the other; a single text with itself.
-        for place in range(2 if self.paired else 1):
-            near = cosines if place == 0 else cosines.mT
-            other = masks[1 - place][:, None]
-            toward = masked_softmax(self.sharpness * near, other)
-            nearest = near.masked_fill(~other, -1.0).amax(2, keepdim=True)
-            found.append(self._pool(own[place], toward @ own[1 - place], nearest, masks[place]))
-            shares[sides[1 - place], : cuts[1 - place]] = _mean(toward, masks[place]).detach().to(shares.dtype)
-        return self.after(torch.cat(found, dim=1)), _by_block(shares, words, batch)
+        for side in range(2 if self.paired else 1):
+            similarities = cosines if side == 0 else cosines.mT
+            other_mask = masks[1 - side][:, None]
+            attention = masked_softmax(self.sharpness * similarities, other_mask)
+            nearest = similarities.masked_fill(~other_mask, -1.0).amax(2, keepdim=True)
+            pooled.append(self._pool(side_vectors[side], attention @ side_vectors[1 - side], nearest, masks[side]))
+            shares[sides[1 - side], : cuts[1 - side]] = _mean(attention, masks[side]).detach().to(shares.dtype)
+        return self.after(torch.cat(pooled, dim=1)), _by_block(shares, words, batch)
 
     def _pool(self, words: Tensor, aligned: Tensor, nearest: Tensor, mask: Tensor) -> Tensor:
         """The mean and the maximum of what the comparison says of each word."""
         compared = self.compare(torch.cat([words, aligned, words - aligned, words * aligned, nearest], dim=-1))
-        most = compared.masked_fill(~mask[..., None], 0.0).amax(1)  # none is below 0
-        return torch.cat([_mean(compared, mask), most], dim=1)
+        maximum = compared.masked_fill(~mask[..., None], 0.0).amax(1)  # none is below 0
+        return torch.cat([_mean(compared, mask), maximum], dim=1)
 
 
 def _mean(rows: Tensor, mask: Tensor) -> Tensor:
@@ -129,8 +129,8 @@ def _by_block(shares: Tensor, words: _Words, batch: Batch) -> list[Pooled]:
     """Shares of the words of a text as those of its passages, which sum to 1 each."""
     pooled = []
     for block in batch.words:
-        where = words.starts[block.rows][:, None] + torch.arange(block.mask.shape[1], device=block.mask.device)
-        where = where.clamp(max=shares.shape[1] - 1)
-        rows = shares[batch.owners[block.rows][:, None], where] * block.mask
+        columns = words.starts[block.rows][:, None] + torch.arange(block.mask.shape[1], device=block.mask.device)
+        columns = columns.clamp(max=shares.shape[1] - 1)
+        rows = shares[batch.owners[block.rows][:, None], columns] * block.mask
         pooled.append(Pooled(rows[:, :0], rows / rows.sum(1, keepdim=True).clamp(min=torch.finfo(rows.dtype).tiny)))
     return pooled

@@ -68,7 +68,7 @@ class Level(nn.Module):
         if not pooled:
             return _Encoded(torch.zeros(rows, self.pool.width, device=next(self.parameters()).device), [])
         order = torch.cat([block.rows for block in blocks]).argsort()
-        return _Encoded(torch.cat([part.vector for part in pooled])[order], pooled)
+        return _Encoded(torch.cat([pooling.vector for pooling in pooled])[order], pooled)
 
     def _read(self, look: Callable[[Tensor], Tensor], block: Block) -> Tensor:
         if torch.is_grad_enabled() or block.items.is_cuda:

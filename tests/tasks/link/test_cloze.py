@@ -19,7 +19,7 @@ def drawn(cloze: Cloze, index: np.ndarray[tuple[int], np.dtype[np.int64]], seed:
     for blocks in (batch.articles, batch.posts):
         words: list[set[int]] = [set() for _ in index]
         for block in blocks:
-            for text, ids, mask in zip(block.texts.tolist(), block.ids, block.mask, strict=True):
+            for text, ids, mask in zip(block.rows.tolist(), block.items, block.mask, strict=True):
                 words[text] = set(ids[mask].tolist())
         sides.append(words)
     return tuple(sides)

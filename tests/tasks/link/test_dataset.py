@@ -69,10 +69,10 @@ def test_a_batch_holds_each_text_once_with_all_relations() -> None:
     batch = links.batch(np.array([0, 3]))  # (0, 0) and (2, 1): (0, 1) is a relation too
     assert links.pairs[[0, 3]].tolist() == [[0, 0], [2, 1]]
     assert batch.related.tolist() == [[True, True], [False, True]] and batch.num_targets == 3
-    assert [block.texts.tolist() for block in batch.articles] == [[0, 1]]
-    assert batch.articles[0].ids.tolist() == [[2, 3, 4, 5], [8, 9, 10, 0]]
-    assert [block.ids.tolist() for block in batch.posts] == [[[3, 4]], [[2]]]
-    assert torch.equal(batch.articles[0].mask, batch.articles[0].ids > 0)
+    assert [block.rows.tolist() for block in batch.articles] == [[0, 1]]
+    assert batch.articles[0].items.tolist() == [[2, 3, 4, 5], [8, 9, 10, 0]]
+    assert [block.items.tolist() for block in batch.posts] == [[[3, 4]], [[2]]]
+    assert torch.equal(batch.articles[0].mask, batch.articles[0].items > 0)
 
 
 def test_pairs_without_words_are_left_out_and_counted() -> None:
@@ -99,11 +99,11 @@ def test_blocks_are_longest_first_less_than_half_padding_and_hold_every_word_onc
     tokens = counting_up(5, 0, 100, 60, 51, 3, 50)
     blocks = text_blocks(tokens, np.array([6, 5, 4, 3, 2, 1, 0]))
     # Texts are counted as they were asked for: 2 is the one of 51 words, 4 that of 100. 50 is half of 100.
-    assert [block.texts.tolist() for block in blocks] == [[4, 3, 2], [0], [6, 1]]
-    assert [block.ids.shape[1] for block in blocks] == [100, 50, 5]
-    found = sorted(np.concatenate([block.ids[block.mask].numpy() for block in blocks]).tolist())
+    assert [block.rows.tolist() for block in blocks] == [[4, 3, 2], [0], [6, 1]]
+    assert [block.items.shape[1] for block in blocks] == [100, 50, 5]
+    found = sorted(np.concatenate([block.items[block.mask].numpy() for block in blocks]).tolist())
     assert found == tokens.ids.tolist()
-    assert [len(block.ids) for block in text_blocks(tokens, np.arange(7), words=150)] == [1, 2, 1, 2]
+    assert [len(block.items) for block in text_blocks(tokens, np.arange(7), words=150)] == [1, 2, 1, 2]
     assert text_blocks(tokens, np.array([1])) == ()
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from ensue.learning.life import train_network
+from ensue.nn.blocks import Block
 from ensue.nn.centrality import dobrushin, second_eigenvalue
 from ensue.nn.pooling import Pooled
 from ensue.store.folder import write_file
@@ -22,7 +23,7 @@ from ensue.tasks.classify.ensembles import blend
 from ensue.tasks.classify.model import Network
 from ensue.tasks.classify.models.centrality import TextClassifier
 from ensue.tasks.classify.neural import run
-from ensue.tasks.classify.passages import Block, PassageBatches
+from ensue.tasks.classify.passages import PassageBatches
 from ensue.tasks.classify.settings import LEARNED_DIM, TextSettings
 from ensue.tasks.classify.state import ClassifyState
 from ensue.training.checkpoint import Checkpoint

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from ensue.data.histories import Index, ranges
+from ensue.nn.blocks import Block, padded_blocks
 from ensue.nn.pooling import Pooled
 from ensue.tasks.classify.dataset import Chunks, Passages, Sides
 from ensue.text.encoder import PROBE, Encoder
@@ -25,27 +26,6 @@ MAX_WORDS = 2**14
 """Maximum number of words of a block, and of a group of texts: an LSTM of 300 units writes under 200 MB for them."""
 MAX_PAIRS = 2**22
 """Maximum number of pairs of words of a block: the word graph of a block takes 16 MB."""
-
-
-class Block(NamedTuple):
-    """Passages of like length as one padded block, longest first.
-
-    Attributes:
-        items: (rows, length) what stands there: ids of words, or numbers of passages; 0 at padding.
-        mask: (rows, length) True where an item is; every row holds at least one.
-        lengths: (rows,) number of items, always on the CPU.
-        rows: (rows,) the number of each passage in the batch.
-    """
-
-    items: Tensor
-    mask: Tensor
-    lengths: Tensor
-    rows: Tensor
-
-    def to(self, device: torch.device) -> Block:
-        """Return the block on another device."""
-        items, mask, rows = (tensor.to(device, non_blocking=True) for tensor in (self.items, self.mask, self.rows))
-        return Block(items, mask, self.lengths, rows)
 
 
 class Batch(NamedTuple):
@@ -115,7 +95,7 @@ class PassageBatches(Passages):
 
     def blocks(self, chosen: Index) -> tuple[Block, ...]:
         """The words of some passages."""
-        return _blocks(self.starts[chosen], self.sizes[chosen], self.ids)
+        return padded_blocks(self.starts[chosen], self.sizes[chosen], self.ids, MAX_WORDS, MAX_PAIRS)
 
     def batch(self, index: Index) -> Batch:
         """The records ``index`` as padded tensors on the CPU."""
@@ -124,7 +104,7 @@ class PassageBatches(Passages):
         chosen = ranges(self.first[texts], counts)
         if self.documents:
             cut = Chunks(np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)]))
-            sentences = _blocks(cut.starts, cut.lengths, np.arange(len(chosen)))
+            sentences = padded_blocks(cut.starts, cut.lengths, np.arange(len(chosen)), MAX_WORDS, MAX_PAIRS)
             owners, sizes = cut.owners, cut.lengths
         else:
             sentences = ()
@@ -141,28 +121,6 @@ class PassageBatches(Passages):
             torch.from_numpy(self.targets[index] if len(self.targets) else self.targets),
             below=None if self.below is None else torch.from_numpy(self.below[index]),
         )
-
-
-def _blocks(starts: Index, lengths: Index, values: npt.NDArray[np.integer]) -> tuple[Block, ...]:
-    """Ranges of ``values`` as padded blocks, in each of which no row is half as long as the longest, or shorter."""
-    # Lengths [3 9 4 8]: blocks of the rows [1 3] (9 and 8 items) and [2 0] (4 and 3).
-    order = np.argsort(-lengths, kind="stable")
-    falling = lengths[order]
-    blocks = []
-    low = 0
-    while low < len(order):
-        longest = int(falling[low])
-        max_rows = max(1, min(MAX_PAIRS // longest**2, MAX_WORDS // longest))
-        high = min(int(np.searchsorted(-falling, -(longest // 2), side="left")), low + max_rows)
-        rows = order[low:high]
-        # (rows, longest) positions of the items; those of padding repeat the last one.
-        positions = starts[rows][:, None] + np.arange(longest)
-        stops = (starts + lengths)[rows][:, None]
-        index = values[np.minimum(positions, stops - 1)].astype(np.int64)
-        tables = (index * (positions < stops), positions < stops, lengths[rows], rows)
-        blocks.append(Block(*map(torch.from_numpy, tables)))
-        low = high
-    return tuple(blocks)
 
 
 MAX_ENCODED_WORDS = 64

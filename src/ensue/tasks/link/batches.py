@@ -15,6 +15,7 @@ from ensue.data.histories import Index, ranges
 from ensue.data.posts.dataset import Pairs
 from ensue.errors import DataError
 from ensue.nn.attention import masked_mean
+from ensue.nn.blocks import Block, padded_blocks
 from ensue.text.tokens import Tokens
 
 WORDS = 2**14
@@ -23,24 +24,6 @@ POSTS = 8
 """Posts of one article that an epoch draws together at most; of an article with more, others come elsewhere in it."""
 CHECKED = 256
 """Pairs whose loss is taken together at most, outside training."""
-
-
-class Block(NamedTuple):
-    """Texts of like length as one padded block, longest first.
-
-    Attributes:
-        ids: (rows, length) ids of words; 0 at padding.
-        mask: (rows, length) True where a word is; every row holds at least one.
-        texts: (rows,) the number of each text in the batch.
-    """
-
-    ids: Tensor
-    mask: Tensor
-    texts: Tensor
-
-    def to(self, device: torch.device) -> Block:
-        """Return the block on another device."""
-        return Block(*(tensor.to(device, non_blocking=True) for tensor in self))
 
 
 class Batch(NamedTuple):
@@ -168,32 +151,14 @@ class Links:
 
 
 def text_blocks(tokens: Tokens, index: Index, words: int = WORDS) -> tuple[Block, ...]:
-    """Some texts as padded blocks, longest first, in each of which no row is half as long as the longest, or shorter.
+    """Return some texts as padded blocks.
 
     Args:
         tokens: the texts.
-        index: (texts,) numbers of the chosen ones; in a block, ``texts`` counts them in this order.
+        index: (texts,) numbers of the texts; ``Block.rows`` counts them in this order.
         words: of a block at most, padding included; a longer text has a block of its own.
 
     Returns:
         Blocks; texts without a word are in none.
     """
-    # Lengths [2 0 9 8]: blocks of the texts [2 3] (9 and 8 words) and [0]; text 1, which has none, is in none.
-    starts = tokens.sentences[tokens.texts[index]]
-    lengths = tokens.lengths[index]
-    order = np.argsort(-lengths, kind="stable")
-    order = order[: int((lengths > 0).sum())]
-    falling = lengths[order]
-    blocks = []
-    low = 0
-    while low < len(order):
-        longest = int(falling[low])
-        high = int(np.searchsorted(-falling, -(longest // 2), side="left"))
-        rows = order[low : min(high, low + max(1, words // longest))]
-        mask = np.arange(longest) < lengths[rows, None]
-        # The mask, row by row, is where the words of the rows go, one after the other.
-        ids = np.zeros(mask.shape, np.int64)
-        ids[mask] = tokens.ids[ranges(starts[rows], lengths[rows])]
-        blocks.append(Block(*map(torch.from_numpy, (ids, mask, rows))))
-        low += len(rows)
-    return tuple(blocks)
+    return padded_blocks(tokens.sentences[tokens.texts[index]], tokens.lengths[index], tokens.ids, words)

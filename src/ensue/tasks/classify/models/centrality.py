@@ -36,13 +36,14 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ensue.errors import SettingError
+from ensue.nn.blocks import Block
 from ensue.nn.dropout import Dropout
 from ensue.nn.pooling import POOLINGS, Pooled, Pooling
 from ensue.nn.recurrent import BiLSTM
 from ensue.registry import find_class
 from ensue.tasks.classify.model import Shape
 from ensue.tasks.classify.models.alignment import Alignment
-from ensue.tasks.classify.passages import Batch, Block, Output
+from ensue.tasks.classify.passages import Batch, Output
 from ensue.tasks.classify.settings import ALIGNMENT, TextSettings
 from ensue.vocabulary import PADDING
 

@@ -34,7 +34,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ensue.tasks.link.batches import Batch, Block, Words, text_blocks
+from ensue.nn.blocks import Block
+from ensue.tasks.link.batches import Batch, Words, text_blocks
 from ensue.tasks.link.models.bag import STEEP, Nothing, bag
 from ensue.tasks.link.models.cnn import CNN
 from ensue.tasks.link.models.gru import GRU
@@ -176,8 +177,8 @@ class Linker(nn.Module):
         """(texts, width) vectors of length 1; 0 for texts that no block holds."""
         texts = self.table.weight.new_zeros(num_texts, self.width)
         for block in blocks:
-            vectors = functional.normalize(self.encode(block.ids, block.mask), dim=1)
-            texts = texts.to(vectors.dtype).index_copy(0, block.texts, vectors)
+            vectors = functional.normalize(self.encode(block.items, block.mask), dim=1)
+            texts = texts.to(vectors.dtype).index_copy(0, block.rows, vectors)
         return texts
 
     @torch.no_grad()

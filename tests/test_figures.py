@@ -6,11 +6,9 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from ensue import Answer, Explanation, SettingError, figures
-from ensue.stream.metrics import Board
 
 # b at 90 s leaned on a wholly; the second a, at 2 h, a quarter on the first a and the rest on b.
 STORY = Explanation(
@@ -175,25 +173,6 @@ def test_a_page_that_cannot_be_written_is_one_line_and_leaves_nothing(tmp_path: 
         figures.write_html(figures.cascade(STORY), tmp_path / "no" / "story.html")
     assert "\n" not in str(missing.value)
     assert [file.name for file in tmp_path.iterdir()] == ["folder.html"]
-
-
-def test_a_stream_is_drawn_by_hour_and_name() -> None:
-    board = Board()
-    hour = 3600.0 * 480_000
-    board.add(np.array([hour, hour + 3600]), np.array([hour, hour + 3600]), {"model": np.array([1.0, 30.0])})
-    board.add(np.array([hour + 3600]), np.array([hour + 3600]), {"model": np.array([2.0]), "frozen": np.array([21.0])})
-    model, frozen = figures.stream(board.rows()).data
-    assert [time.isoformat() for time in model.x] == ["2024-10-04T00:00:00+00:00", "2024-10-04T01:00:00+00:00"]
-    assert (model.name, model.y) == ("model", (1.0, 0.5))  # ranks 1; then 30 and 2
-    assert (frozen.name, frozen.y) == ("frozen", (None, 0.0))
-    assert [row[0] for row in model.customdata] == [1, 2]
-
-
-def test_a_stream_without_dates_or_events_is_drawn_too() -> None:
-    board = Board()
-    assert len(figures.stream(board.rows()).data) == 0
-    board.add(np.array([7200.0]), np.array([7200.0]), {"model": np.array([1.0])})
-    assert figures.stream(board.rows()).data[0].x == (2.0,)
 
 
 def test_bars_and_lines_hold_a_series_each() -> None:

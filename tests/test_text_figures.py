@@ -12,7 +12,6 @@ import plotly.graph_objects as go
 import pytest
 
 from ensue import Choice, Deletion, Passage, SettingError, TextAnswer, TextExplanation, figures
-from ensue.figures.word_graph import EDGES, NODES
 from tests.test_figures import fetches
 
 ANSWER = TextAnswer((Choice("pos", 0.9), Choice("neg", 0.1)), 3, 3, deletion=Deletion(1, 0.25, 0.05, 5))
@@ -24,6 +23,9 @@ TWO = TextExplanation(
     (),
     ANSWER,
 )
+
+NODES, EDGES = 40, 2
+"""Words of a graph that are drawn, and edges per word."""
 
 
 def long_text(num_words: int, *, graph: bool) -> TextExplanation:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ensue.figures import word_graph, write_html
+from ensue import figures
 from scripts.site.files import write_all
 from tests.page.conftest import Open, Served, browser, serving
 from tests.processes import Started
@@ -174,7 +174,7 @@ def test_no_two_words_of_the_graph_overlap(served: str, visit: Open, tmp_path: P
         until(page, "(number) => document.querySelectorAll('#panel-says .textpoint').length === number", min(count, 40))
         ready(page, "says")
         assert page.evaluate(OVERLAPS) == []
-    write_html(word_graph(long_text(60, graph=True)), tmp_path / "graph.html")
+    figures.write_html(figures.word_graph(long_text(60, graph=True)), tmp_path / "graph.html")
     alone = visit("about:blank", width=width)
     alone.set_content((tmp_path / "graph.html").read_text(encoding="utf-8"))
     alone.wait_for_selector(".textpoint")

@@ -7,6 +7,7 @@ from copy import deepcopy
 import numpy as np
 import pytest
 
+from ensue import figures
 from ensue.stream import metrics as board
 from ensue.stream.metrics import Board
 
@@ -46,3 +47,22 @@ def test_hours_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     found = Board()
     found.add(np.array([0.0, 3600.0, 7200.0]), np.empty(0), {})
     assert sorted(found.hours) == [1, 2]
+
+
+def test_a_stream_is_drawn_by_hour_and_name() -> None:
+    board = Board()
+    hour = 3600.0 * 480_000
+    board.add(np.array([hour, hour + 3600]), np.array([hour, hour + 3600]), {"model": np.array([1.0, 30.0])})
+    board.add(np.array([hour + 3600]), np.array([hour + 3600]), {"model": np.array([2.0]), "frozen": np.array([21.0])})
+    model, frozen = figures.stream(board.rows()).data
+    assert [time.isoformat() for time in model.x] == ["2024-10-04T00:00:00+00:00", "2024-10-04T01:00:00+00:00"]
+    assert (model.name, model.y) == ("model", (1.0, 0.5))  # ranks 1; then 30 and 2
+    assert (frozen.name, frozen.y) == ("frozen", (None, 0.0))
+    assert [row[0] for row in model.customdata] == [1, 2]
+
+
+def test_a_stream_without_dates_or_events_is_drawn_too() -> None:
+    board = Board()
+    assert len(figures.stream(board.rows()).data) == 0
+    board.add(np.array([7200.0]), np.array([7200.0]), {"model": np.array([1.0])})
+    assert figures.stream(board.rows()).data[0].x == (2.0,)

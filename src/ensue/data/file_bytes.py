@@ -129,17 +129,26 @@ def unpack(path: Path, packed: BinaryIO, kind: str, limit: int, advice: str) -> 
     Raises:
         DataError: truncated or damaged data, or more than the limit.
     """
-    buffer = io.BytesIO()
     try:
         with packed, _UNPACKERS[kind](packed) as stream:
-            while step := stream.read(_STEP):
-                buffer.write(step)
-                if buffer.tell() > limit:
-                    raise DataError(f"{path}: unpacks to more than {limit / 1e9:.3g} GB{advice}")
+            return _read_up_to(stream, limit, f"{path}: unpacks to more than {limit / 1e9:.3g} GB{advice}")
     except MemoryError as error:
         raise DataError(f"{path}: needs more memory to unpack than is available; unpack it in parts") from error
     except (EOFError, OSError, zlib.error, lzma.LZMAError, zstd.ZstdError) as error:
         raise DataError(f"{path}: the {kind} data is truncated or damaged; fetch or pack the file again") from error
+
+
+def _read_up_to(stream: io.RawIOBase | io.BufferedIOBase, limit: int, excess: str) -> bytes:
+    """Return the bytes of a stream.
+
+    Raises:
+        DataError: with the message ``excess``, where there are more than ``limit``.
+    """
+    buffer = io.BytesIO()
+    while step := stream.read(_STEP):
+        buffer.write(step)
+        if buffer.tell() > limit:
+            raise DataError(excess)
     return buffer.getvalue()
 
 
@@ -248,17 +257,11 @@ def read_stream(path: Path, file: io.RawIOBase) -> bytes:
         DataError: it gives more than half of the memory at hand, or cannot be read.
     """
     limit = memory_at_hand() // 2
-    buffer = io.BytesIO()
+    excess = f"{path}: does not end within {limit / 1e9:.3g} GB, half of the available memory; give a file"
     try:
-        while step := file.read(_STEP):
-            buffer.write(step)
-            if buffer.tell() > limit:
-                raise DataError(
-                    f"{path}: does not end within {limit / 1e9:.3g} GB, half of the available memory; give a file"
-                )
+        return _read_up_to(file, limit, excess)
     except OSError as error:
         raise DataError(f"{path}: {_reason(path, error)}") from error
-    return buffer.getvalue()
 
 
 class FileBytes(io.RawIOBase):

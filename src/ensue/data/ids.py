@@ -161,8 +161,11 @@ class IdColumns:
         # Most columns hold nothing unusual: one look at the distinct ids, and they are done.
         if column.dtype in (pl.String, pl.Categorical) and _distinct(column).str.contains(_UNUSUAL).any():
             column, absent, rounded = self._of_texts(role, column, table, pieces)
-        if rounded.any():
-            self._refuse_rounded(role, tally, table, rounded)
+        tally.rounded += int(rounded.sum())
+        if rounded.any() and not self.missing:
+            tally.cells += len(rounded)  # the message counts the cells of this piece too
+            where = table.where(int(rounded.arg_true()[0]))
+            raise DataError(f"{where}: {self._rounded(tally)}, or leave such rows out with --missing drop")
         is_unusable = absent
         if self.missing == DROP:
             empty = column.is_null() if column.dtype != pl.String else column.is_null() | (column == "")
@@ -258,18 +261,6 @@ class IdColumns:
         rows = floats.arg_true()
         if not tally.number and len(rows):
             tally.number, tally.number_place = shown(column[rows[0]]), table.where(int(rows[0]))
-
-    def _refuse_rounded(self, role: str, tally: Tally, table: Table, rounded: pl.Series) -> None:
-        """Count ids that were rounded.
-
-        Raises:
-            DataError: unless the policy says what becomes of them.
-        """
-        tally.rounded += int(rounded.sum())
-        if not self.missing:
-            tally.cells += len(rounded)  # the message counts the cells of this piece too
-            where = table.where(int(rounded.arg_true()[0]))
-            raise DataError(f"{where}: {self._rounded(tally)}, or leave such rows out with --missing drop")
 
     def _missing(self, role: str, tally: Tally) -> str:
         if not tally.missing:

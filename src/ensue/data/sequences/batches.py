@@ -27,7 +27,7 @@ from ensue.data.file_bytes import FileBytes
 from ensue.data.files import Content, answering, require_no_zeros
 from ensue.data.ids import IdColumns, Tally
 from ensue.data.sequences.prepared import flush
-from ensue.data.sequences.rows import TEXT, id_columns, is_unordered, read_rows, remarks_on, require_filled, times_of
+from ensue.data.sequences.rows import TEXT, id_columns, read_rows, require_filled, times_of
 from ensue.data.sequences.sources import Source
 from ensue.data.table import ReadOptions, Table
 from ensue.errors import DataError, SettingError
@@ -52,16 +52,6 @@ class Cursor:
     """Lines of text before it."""
 
 
-@dataclass(frozen=True)
-class Head:
-    """Properties that all rows of a log share."""
-
-    layout: str
-    columns: dict[str, str]
-    remarks: tuple[str, ...]
-    unordered: bool
-
-
 @dataclass
 class ReadState:
     """State of reading a log; stored as JSON after each batch."""
@@ -77,8 +67,10 @@ class ReadState:
     """Number of the latest such file."""
     notes: list[str] = field(default_factory=list)
     clock: TimeSummary | None = None
-    head: Head | None = None
-    """Properties of all events; ``None`` before the first."""
+    layout: str = ""
+    """Layout of all events; empty before the first."""
+    columns: dict[str, str] = field(default_factory=dict)
+    """Role -> column."""
     tallies: dict[str, Tally] = field(default_factory=dict)
     is_whole: dict[str, bool] = field(default_factory=dict)
     """Both of :class:`~ensue.data.ids.IdColumns`."""
@@ -162,7 +154,8 @@ class Batches:
         state.filled += later.filled
         state.add_notes(*later.notes)
         self.ids.take(other.ids)
-        state.head = state.head or later.head
+        state.layout = state.layout or later.layout
+        state.columns = state.columns or later.columns
         if later.clock is not None:
             state.clock = state.clock or TimeSummary()
             state.clock.merge(later.clock)
@@ -185,7 +178,8 @@ class Batches:
 
     def _events(self, table: Table) -> pl.DataFrame:
         require_filled(table)
-        self.state.head = self.state.head or Head(table.layout, table.columns, remarks_on(table), is_unordered(table))
+        self.state.layout = table.layout
+        self.state.columns = table.columns
         columns = []
         for role in ("session", "item"):
             # Ids are numbers only if they are in every file: otherwise 7 and "7" would be two ids.

@@ -96,10 +96,10 @@ def histories_of(
     distinct, index = distinct_texts(items)
     ids = (index + FIRST).astype(np.int32)
     histories = Histories(ids, offsets_of(lengths), Vocabulary(distinct), names=names)
-    notes = (*table.notes, *remarks_on(table))
+    notes = (*table.notes, *remarks_on(layout, columns))
     if clock is not None and times is not None:
         timed = replace(histories, times=clock.seconds)
-        histories, count = in_order(timed, times, where, sort or is_unordered(table))
+        histories, count = in_order(timed, times, where, sort or is_unordered(layout, columns))
         notes += sorted_note(count, len(histories))
     if layout == "recbole lists":
         num_rows = len(histories)

@@ -31,6 +31,7 @@ from ensue.data.sequences.batches import Batches, Cursor, Share, find_shares, re
 from ensue.data.sequences.columns import is_user_log
 from ensue.data.sequences.dataset import cut_notes, in_order, pause_of, read_file, report_of, require_times, sorted_note
 from ensue.data.sequences.prepared import FORMAT, Counts, Writer, flush, is_prepared
+from ensue.data.sequences.rows import is_unordered, remarks_on
 from ensue.data.sequences.sessions import check_gap, cut
 from ensue.data.sequences.sources import Source, files_of, keeps_sequences, notes_on_files, sources_of
 from ensue.data.table import ReadOptions, skipped
@@ -256,12 +257,12 @@ def _write(
     plan: dict[str, object],
 ) -> tuple[SequencesReport, Counts]:
     """Write the sorted events, window after window, into the columns of the prepared log."""
-    head = batches.state.head
-    assert head is not None
-    clock = None if batches.state.clock is None else batches.state.clock.format(head.layout, options.times)
+    layout = batches.state.layout
+    columns = batches.state.columns
+    clock = None if batches.state.clock is None else batches.state.clock.format(layout, options.times)
     require_times(name, gap, timed=clock is not None)
-    users = is_user_log(head.columns) and "session" not in options.columns and clock is not None and clock.absolute
-    minutes = pause_of(gap, head.layout, users=users)
+    users = is_user_log(columns) and "session" not in options.columns and clock is not None and clock.absolute
+    minutes = pause_of(gap, layout, users=users)
     items = pl.read_parquet(work / "sorted" / "items")["value"]
     ids_of = np.zeros(len(items), np.int32)  # 0 for items that no window has held yet
     order = list[Index]()
@@ -281,7 +282,7 @@ def _write(
         if clock is not None:
             histories = replace(histories, times=in_seconds(events["time"].to_numpy(), clock.scale))
             where = partial(_place, name, histories)
-            histories, count = in_order(histories, events["time"], where, sort or head.unordered)
+            histories, count = in_order(histories, events["time"], where, sort or is_unordered(layout, columns))
             num_sorted += count
         writer.add(cut(histories, minutes) if minutes else histories)
         progress("written", writer.events, batches.state.rows)
@@ -290,11 +291,11 @@ def _write(
         *batches.ids.notes,
         *notes_on_files(len(batches.sources), len(batches.sources) - batches.state.filled),
         *((skipped(batches.state.empty),) if batches.state.empty else ()),
-        *head.remarks,
+        *remarks_on(layout, columns),
         *sorted_note(num_sorted, num_sessions),
-        *cut_notes(num_sessions, writer.histories, gap, head.layout, users=users),
+        *cut_notes(num_sessions, writer.histories, gap, layout, users=users),
     )
-    report = report_of(name, head.layout, head.columns, clock, notes, batches.ids.warnings, events=options.events)
+    report = report_of(name, layout, columns, clock, notes, batches.ids.warnings, events=options.events)
     return report, writer.finish(items.gather(np.concatenate(order)), report, plan)
 
 

@@ -60,16 +60,15 @@ UNORDERED = ("diginetica", "retailrocket", "deephawkes", "takeout", *WHOLE_USERS
 """Layouts known to keep events in no order of time."""
 
 
-def is_unordered(table: Table) -> bool:
-    """Return whether the layout is known to keep events in no order of time."""
-    return WITHIN in table.columns or table.layout in UNORDERED
+def is_unordered(layout: str, columns: Mapping[str, str]) -> bool:
+    """Return whether a layout is known to keep events in no order of time."""
+    return WITHIN in columns or layout in UNORDERED
 
 
-def remarks_on(table: Table) -> tuple[str, ...]:
-    """Return notes on the layout."""
-    if table.layout != "retailrocket" or EVENT in table.columns:
-        return ()
-    return ("rows of all event types are read: views, carts and transactions",)
+def remarks_on(layout: str, columns: Mapping[str, str]) -> tuple[str, ...]:
+    """Return notes on a layout."""
+    is_whole = layout == "retailrocket" and EVENT not in columns
+    return ("rows of all event types are read: views, carts and transactions",) if is_whole else ()
 
 
 def times_of(table: Table) -> pl.Series | None:

@@ -44,12 +44,14 @@ class Batch(NamedTuple):
     def followed(self) -> Tensor:
         """(batch, turns) True at queries after which another came: each is asked for its next."""
         is_query = self.lengths > 0
+        # A query has a target if its neighbour on the right is a query.
         return is_query & torch.cat([is_query[:, 1:], torch.zeros_like(is_query[:, :1])], dim=1)
 
     @property
     def last(self) -> Tensor:
         """(batch, turns) True at the last query of each row; a row without queries has its first one, all padding."""
         turns = torch.arange(self.lengths.shape[1], device=self.lengths.device)
+        # Padding is at the end, so the last query is at the number of queries minus 1.
         return turns == ((self.lengths > 0).sum(1, keepdim=True) - 1).clamp(min=0)
 
     @property
@@ -68,10 +70,12 @@ def pad(sessions: Sequence[Sequence[Sequence[int]]]) -> Batch:
     """Sessions of queries of token ids as a batch on the CPU."""
     turns = max(1, max(map(len, sessions), default=1))
     lengths = np.zeros((len(sessions), turns), np.int64)
+    # A mask picks the cells of queries in row order, which is the order of the flat list.
     lengths[np.arange(turns) < np.array([*map(len, sessions)], np.int64)[:, None]] = [
         len(query) for session in sessions for query in session
     ]
     words = np.zeros((*lengths.shape, max(1, int(lengths.max(initial=0)))), np.int64)
+    # The same one axis further: the cells of tokens, filled from all tokens in order.
     words[np.arange(words.shape[2]) < lengths[..., None]] = [*chain.from_iterable(chain.from_iterable(sessions))]
     return Batch(torch.from_numpy(words), torch.from_numpy(lengths))
 
@@ -91,9 +95,11 @@ def look_up(
         The batch on the CPU; a query without tokens must not be asked for.
     """
     is_query = queries >= 0
+    # Padding reads query 0, and its length of 0 masks what is read.
     numbers = np.maximum(queries, 0)
     lengths = np.where(is_query, np.minimum(np.diff(offsets)[numbers], most), 0)
     steps = np.arange(max(1, int(lengths.max(initial=1))))
+    # (batch, turns, width) position of each token among the tokens of all queries.
     positions = offsets[:-1][numbers][..., None] + steps
     words = np.where(steps < lengths[..., None], tokens[np.minimum(positions, max(len(tokens) - 1, 0))], PADDING)
     return Batch(torch.from_numpy(words.astype(np.int64)), torch.from_numpy(lengths.astype(np.int64)))
@@ -111,6 +117,7 @@ def spell(words: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
     """
     width = int(lengths.max()) if len(lengths) else 0
     words, begin = words[:, :width], words.new_full((len(words), 1), BEGIN)
+    # One column more than the words have, so that the end fits behind the longest.
     targets = torch.cat([words, torch.zeros_like(begin)], dim=1).scatter(1, lengths[:, None], END)
     read = torch.cat([begin, words], dim=1)
     return read * (targets != PADDING), targets
@@ -124,4 +131,5 @@ def next_queries(batch: Batch) -> tuple[Tensor, Tensor]:
 
 def select(rows: Tensors, index: Tensor) -> Tensors:
     """Rows of a tuple of tensors, picked, repeated or put in order."""
+    # ``_make`` takes the fields in order, whatever the type of the tuple.
     return type(rows)._make(tensor.index_select(0, index) for tensor in cast("Iterable[Tensor]", rows))

@@ -36,6 +36,7 @@ def spell_out(tokenizer: QueryTokenizer, texts: pl.Series) -> Spelled:
     tokens, offsets = tokenizer.encode(texts)
     empty = np.diff(offsets) == 0
     if empty.any():
+        # Insert before the text that follows; all later texts move by the number of insertions.
         tokens = np.insert(tokens, offsets[:-1][empty], UNKNOWN).astype(np.int32)
         offsets = offsets + np.concatenate([[0], np.cumsum(empty)])
     return Spelled(tokens, offsets)
@@ -58,8 +59,10 @@ class Sessions:
         self.queries: Index = sessions.ids.astype(np.int64) - FIRST
         self.spelled = spelled
         self.width = width
+        # Windows of ``turns`` queries that share one have ``turns - 1`` steps each; the division rounds up.
         num_windows = np.where(sessions.lengths > 1, -(-(sessions.lengths - 1) // (turns - 1)), 0)
         owners = np.repeat(np.arange(len(sessions)), num_windows)
+        # Window i of a session starts i x (turns - 1) queries after its first.
         self.starts: Index = sessions.offsets[:-1][owners] + ranges(np.zeros_like(num_windows), num_windows) * (
             turns - 1
         )
@@ -85,6 +88,7 @@ class Sessions:
 
     def groups(self, targets: int = CELLS) -> Iterator[Index]:
         """All windows once, shortest first, in groups of about so many places for tokens."""
+        # Windows of like size share a group, so that little of it is padding.
         order = np.lexsort((self.widths, self.lengths))
         return evaluation_batches(order, self.lengths * self.widths, targets)
 
@@ -98,6 +102,7 @@ def rows_of(values: Index, starts: Index, lengths: Index) -> npt.NDArray[np.int6
     # starts [0 3], lengths [3 1]: rows [v0 v1 v2] and [v3 -1 -1].
     table = np.full((len(starts), max(1, int(lengths.max(initial=1)))), -1, np.int64)
     is_filled = np.arange(table.shape[1]) < lengths[:, None]
+    # Row by row, the mask picks as many cells as each range has values.
     table[is_filled] = values[ranges(starts, lengths)]
     return table
 
@@ -105,6 +110,7 @@ def rows_of(values: Index, starts: Index, lengths: Index) -> npt.NDArray[np.int6
 def latest(sessions: Histories, turns: int) -> Histories:
     """The latest queries of each session."""
     lengths = np.minimum(sessions.lengths, turns)
+    # The last ``lengths`` events of each session, one session after the other.
     events = ranges(sessions.offsets[1:] - lengths, lengths)
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     return Histories(sessions.ids[events], offsets, sessions.vocabulary)

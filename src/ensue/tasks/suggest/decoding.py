@@ -107,16 +107,22 @@ def beam_search(
             totals.masked_fill_(~allowed, -torch.inf)
         ends = _ends(totals[..., END].numpy(force=True), beams, lengths, step)
         totals[..., END] = -torch.inf
+        # The best continuations of a row are chosen among all its beams and tokens at once.
         sums, flat_tokens = (array.numpy(force=True) for array in topk(totals.view(len(rows), -1), search.beam))
+        # Greedy search: the end and the best token compete, and the loser is closed.
         if search.beam == 1 and step < search.longest:
             ends = np.where(ends < sums, -np.inf, ends)
             sums = np.where(ends > -np.inf, -np.inf, sums)
+        # Rows that are done collect nothing more.
         ended = _keep(ended, beams.tokens, np.where(done[:, None], -np.inf, ends), step, search)
+        # The score of the best open beam if it ended as cheaply as possible.
         length = search.longest + 1 if search.exhaustive else step + 2
         done |= sums[:, 0] / length**search.exponent <= ended.scores[:, -1]
         if step == search.longest or done.all():
             break
+        # A flat index over (beam, token) is the beam times the vocabulary plus the token.
         parents, last = np.divmod(flat_tokens, totals.shape[2])
+        # Beams are flat for the decoder: row x beams + the beam that each new one continues.
         numbers = np.arange(len(rows))[:, None]
         state = state.select(torch.from_numpy((numbers * totals.shape[1] + parents).ravel()).to(device))
         beams = _go_on(beams, sums, numbers, parents, last, step, words)
@@ -158,6 +164,7 @@ def _wall(banned: Tensor | None, like: Tensor) -> Tensor:
     """(ids,) -inf for what must never be written, 0 elsewhere."""
     wall = like.new_zeros(like.shape[1])
     if banned is not None:
+        # Added to log-probabilities, the wall closes what is banned and leaves all else.
         wall[banned.to(wall.device)] = -torch.inf
     wall[[PADDING, UNKNOWN, BEGIN]] = -torch.inf
     wall[END] = 0.0
@@ -168,6 +175,7 @@ def _ends(sums: Floats, beams: _Beams, lengths: Ints, step: int) -> Floats:
     """(rows, open) sums of the beams that end here: not without a token, nor as a query typed before."""
     if step == 0:
         return np.full(sums.shape, -np.inf)
+    # A beam that is the beginning of a typed query repeats it if it ends at the same length.
     repeats_query = (beams.repeating & (lengths == step)[:, None]).any(2)
     return np.where(repeats_query, -np.inf, sums)
 
@@ -177,6 +185,7 @@ def _keep(kept: _Ended, tokens: Ints, ends: Floats, step: int, search: Search) -
     if step == 0:
         return kept
     scores = np.concatenate([kept.scores, ends / (step + 1) ** search.exponent], axis=1)
+    # A stable sort keeps the earlier of equal scores, which is the shorter suggestion.
     best = (-scores).argsort(axis=1, kind="stable")[:, : search.keep]
     tokens_of = np.concatenate([kept.tokens, tokens], axis=1)
     sums = np.concatenate([kept.sums, ends], axis=1)
@@ -187,8 +196,10 @@ def _keep(kept: _Ended, tokens: Ints, ends: Floats, step: int, search: Search) -
 def _go_on(beams: _Beams, sums: Floats, rows: Ints, parents: Ints, token: Ints, step: int, words: Ints) -> _Beams:
     """The best continuations of each row: (rows, open) sums, which beam each comes from, and its token."""
     tokens = beams.tokens[rows, parents]
+    # Fancy indexing has copied the parents' tokens, so the new one can be written in place.
     tokens[..., step] = token
     typed_here = words[:, None, :, step] if step < words.shape[2] else np.full((1, 1, 1), PADDING)
+    # Still the beginning of a typed query if the new token is the one at this position.
     repeating = beams.repeating[rows, parents] & (typed_here == token[..., None])
     return _Beams(tokens, sums, repeating, beams.written[rows, parents])
 
@@ -197,5 +208,6 @@ def _written(typed: Typed, rows: Ints, written: Ints, token: Ints) -> Ints:
     """(rows, open) bytes of the prefix that are written with one token more."""
     sizes = typed.sizes.numpy(force=True)
     ends = typed.ends.numpy(force=True)[rows]
+    # The prefix may end inside a token: more bytes than it has are not counted.
     bytes_written: Ints = np.minimum(written + sizes[token], ends[:, None])
     return bytes_written

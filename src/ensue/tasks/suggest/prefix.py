@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -41,6 +41,7 @@ class PrefixRule:
 
     def __init__(self, spellings: Sequence[bytes]) -> None:
         self.count = len(spellings)
+        # Sorted by spelling, all tokens that begin with a text are a range.
         pairs = sorted((text, id) for id, text in enumerate(spellings) if id >= FIRST and text)
         self.texts = [text for text, _ in pairs]
         self.ids = torch.tensor([id for _, id in pairs], dtype=torch.long)
@@ -55,7 +56,9 @@ class PrefixRule:
         allowed = torch.zeros(len(texts), longest + 1, self.count, dtype=torch.bool)
         for row, text in enumerate(texts):
             for position in range(len(text)):
+                # After ``position`` bytes a token must agree with the rest of the prefix, as far as both go.
                 allowed[row, position, self._following(text[position:])] = True
+            # The prefix is complete: anything may follow.
             allowed[row, len(text) :] = True
         return Typed(allowed, self.sizes, torch.tensor([len(text) for text in texts], dtype=torch.long))
 
@@ -64,14 +67,13 @@ class PrefixRule:
         low, high = bisect_left(self.texts, rest), self._after(rest)
         ids = [self.ids[low:high]]
         for size in range(1, min(len(rest) - 1, self.longest) + 1):
-            low = bisect_left(self.texts, rest[:size])
-            same = low
-            while same < len(self.texts) and self.texts[same] == rest[:size]:
-                same += 1
-            ids.append(self.ids[low:same])
+            # A token that is shorter than the rest must be its beginning.
+            spelled = rest[:size]
+            ids.append(self.ids[bisect_left(self.texts, spelled) : bisect_right(self.texts, spelled)])
         return torch.cat(ids)
 
     def _after(self, rest: bytes) -> int:
         """Return the end of the range of tokens that begin with ``rest``."""
+        # The next text in byte order: the last byte that can grow grows by one.
         stem = rest.rstrip(b"\xff")
         return bisect_left(self.texts, stem[:-1] + bytes([stem[-1] + 1])) if stem else len(self.texts)

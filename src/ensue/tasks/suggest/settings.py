@@ -95,23 +95,60 @@ MTN_SCHEDULE = Schedule(
 )
 
 
+Even = Annotated[Size, must_be("even, because each direction has half of it", lambda value: value % 2 == 0)]
+RECURRENT_SCHEDULE = Schedule(epochs=30, batch_size=64, learning_rate=1e-3, weight_decay=0.0, patience=3, replay=0)
+
+
 @dataclass(frozen=True, kw_only=True)
-class MTNSettings(Settings):
+class NetworkSettings(Settings):
+    """Settings of every network; the defaults are those of the MTN paper."""
+
+    embedding: Size = 300
+    """Dimension of the token embeddings."""
+    dropout: Share = 0.1
+    """Dropout rate."""
+    smoothing: Share = 0.0
+    """Label smoothing."""
+    tied: bool = False
+    """Whether the output layer shares the token embeddings."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttentionSettings(NetworkSettings):
+    """Settings of a network of Transformer layers."""
+
+    depth: str
+    """Number of layers of each part, from the tokens up, and of the decoder."""
+    dim: Size = 512
+    """Dimension of the model."""
+    wide: Size = 1024
+    """Hidden dimension of the feed-forward layers."""
+    heads: Size = 8
+    """Attention heads."""
+    copy: bool = False
+    """Whether the decoder has a copy mechanism."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_heads(self.dim, self.heads)
+        self.layers()
+
+    def layers(self) -> tuple[int, ...]:
+        """Return the number of layers of each encoder, from the tokens up, and of the decoder.
+
+        Raises:
+            SettingError: ``depth`` is not of the form of the model's default.
+        """
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, kw_only=True)
+class MTNSettings(AttentionSettings):
     """Settings of MTN; the defaults are the paper's best, those of model ``mtn`` are smaller."""
 
     depth: str = "3+2+3"
     """Number of layers of query encoder, session encoder and decoder; more numbers in between add levels above
     sessions."""
-    dim: Size = 512
-    """Dimension of the model."""
-    embedding: Size = 300
-    """Dimension of the token embeddings."""
-    wide: Size = 1024
-    """Hidden dimension of the feed-forward layers."""
-    heads: Size = 8
-    """Attention heads."""
-    dropout: Share = 0.1
-    """Dropout rate."""
     smoothing: Share = 0.1
     """Label smoothing."""
     projection: Annotated[str, one_of("learned", "mean")] = "learned"
@@ -120,98 +157,48 @@ class MTNSettings(Settings):
     """Number of positions with their own pooling weight; later tokens share the last one."""
     reads: Annotated[str, one_of("last", "all")] = "last"
     """Tokens that the decoder attends to: those of the last query, or of all queries so far."""
-    copy: bool = False
-    """Whether the decoder has a copy mechanism."""
-    tied: bool = False
-    """Whether the output layer shares the token embeddings."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_heads(self.dim, self.heads)
-        self.layers()
 
     def layers(self) -> tuple[int, ...]:
         """Return the number of layers of each encoder, from the tokens up, and of the decoder."""
         return read_depth(self.depth, "query encoder + session encoder + decoder, such as 3+2+3", least=3)
 
 
-Even = Annotated[Size, must_be("even, because each direction has half of it", lambda value: value % 2 == 0)]
-RECURRENT_SCHEDULE = Schedule(epochs=30, batch_size=64, learning_rate=1e-3, weight_decay=0.0, patience=3, replay=0)
-
-
 @dataclass(frozen=True, kw_only=True)
-class Seq2SeqSettings(Settings):
-    """Settings of Seq2Seq; the defaults are those of the MTN paper."""
-
-    dim: Even = 512
-    """Units of the decoder LSTM; the encoder has half as many per direction."""
-    embedding: Size = 300
-    """Dimension of the token embeddings."""
-    dropout: Share = 0.1
-    """Dropout rate of tokens and of states."""
-    smoothing: Share = 0.0
-    """Label smoothing."""
-    tied: bool = False
-    """Whether the output layer shares the token embeddings."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class HLSTMSettings(Settings):
-    """Settings of the hierarchical LSTM; the defaults are those of the MTN paper for H-LSTM."""
-
-    dim: Even = 512
-    """Units of the session LSTM and of the decoder LSTM; the query encoder has half as many per direction."""
-    embedding: Size = 300
-    """Dimension of the token embeddings."""
-    dropout: Share = 0.1
-    """Dropout rate of tokens and of states."""
-    smoothing: Share = 0.0
-    """Label smoothing."""
-    pooling: Annotated[str, one_of("last", "max")] = "last"
-    """Pooling of a query's states: last (the last state of each direction, HRED) or max (over its tokens, M-NSRF)."""
-    entropy: NonNegative = 0.0
-    """Weight of the confidence penalty, the sum of p log p over all tokens (M-NSRF: 0.1)."""
-    tied: bool = False
-    """Whether the output layer shares the token embeddings."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class TransformerSettings(Settings):
+class TransformerSettings(AttentionSettings):
     """Settings of a Transformer; the defaults are those of the MTN paper for its baseline."""
 
     depth: str = "4+4"
     """Number of layers of the encoder and of the decoder."""
     window: Size = 1
     """Number of latest queries that are read."""
-    dim: Size = 512
-    """Dimension of the model."""
-    embedding: Size = 300
-    """Dimension of the token embeddings."""
-    wide: Size = 1024
-    """Hidden dimension of the feed-forward layers."""
-    heads: Size = 8
-    """Attention heads."""
-    dropout: Share = 0.1
-    """Dropout rate."""
-    smoothing: Share = 0.0
-    """Label smoothing."""
-    copy: bool = False
-    """Whether the decoder has a copy mechanism."""
-    tied: bool = False
-    """Whether the output layer shares the token embeddings."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_heads(self.dim, self.heads)
-        self.layers()
 
     def layers(self) -> tuple[int, ...]:
         """Return the number of layers of the encoder and of the decoder."""
         return read_depth(self.depth, "encoder + decoder, such as 4+4", least=2, most=2)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Seq2SeqSettings(NetworkSettings):
+    """Settings of Seq2Seq; the defaults are those of the MTN paper."""
+
+    dim: Even = 512
+    """Units of the decoder LSTM; the encoder has half as many per direction."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HLSTMSettings(NetworkSettings):
+    """Settings of the hierarchical LSTM; the defaults are those of the MTN paper for H-LSTM."""
+
+    dim: Even = 512
+    """Units of the session LSTM and of the decoder LSTM; the query encoder has half as many per direction."""
+    pooling: Annotated[str, one_of("last", "max")] = "last"
+    """Pooling of a query's states: last (the last state of each direction, HRED) or max (over its tokens, M-NSRF)."""
+    entropy: NonNegative = 0.0
+    """Weight of the confidence penalty, the sum of p log p over all tokens (M-NSRF: 0.1)."""
+
+
 def read_depth(depth: str, parts: str, least: int, most: int | None = None) -> tuple[int, ...]:
-    """Layers a part from a text such as ``3+2+3``; the last part, the decoder, has at least one.
+    """Return the layers of each part from a text such as ``3+2+3``; the last part, the decoder, has at least one.
 
     Raises:
         SettingError: it is not of that form, or has too few or too many parts.

@@ -42,10 +42,13 @@ def worth(texts: Sequence[str], shares: Floats, owners: Index) -> tuple[Floats, 
         owners: (candidates,).
     """
     ngrams = [_grams(text) for text in texts]
+    # One entry per n-gram of a candidate: who holds it, and its hash.
     holders = np.repeat(np.arange(len(ngrams)), [len(grams) for grams in ngrams])
     flat = np.concatenate([np.empty(0, np.uint64), *ngrams])
+    # The same n-gram in two sessions must count separately: a multiple of the session's number is added to its hash.
     _, codes = np.unique(flat + owners[holders].astype(np.uint64) * _GOLDEN, return_inverse=True)
     share = np.bincount(codes, shares[holders])
+    # P(g) of all n-grams of a candidate, added up.
     sums: Floats = np.bincount(holders, share[codes], len(ngrams)).astype(np.float64)
     return sums, np.array([text.count(" ") + 1 for text in texts], np.float64)
 
@@ -60,6 +63,7 @@ def lead(sums: Floats, words: Floats, shares: Floats, owners: Index, cost: float
         owners: (candidates,).
         cost: of a word.
     """
+    # Rounded, so that candidates that tie on paper tie in floats too.
     best_first: Index = np.lexsort((-shares, -np.round(sums - cost * words, 12), owners))
     return best_first[first_of_each(owners)]
 
@@ -95,8 +99,10 @@ def choose_cost(
     targets = true.gather(filled)
     is_true = np.array(texts, np.object_) == targets.to_numpy()[rows]
     answers = np.full(len(filled), -1)
+    # At most one candidate per target equals the true query, for texts are distinct in a session.
     answers[rows[is_true]] = np.flatnonzero(is_true)
     has_answer = answers >= 0
+    # A target without the true query among its candidates has none above it; its rank is not used.
     is_above = shares > np.where(has_answer, shares[answers], np.inf)[rows] if len(texts) else is_true
     num_above = np.bincount(rows, is_above, len(filled))
 
@@ -115,6 +121,7 @@ def choose_cost(
     sums, words = worth(texts, shares, rows)
     for cost in COSTS:
         bleu, ranks = measure(lead(sums, words, shares, rows, cost))
+        # Of equal BLEU the lower cost wins, which changes the fewest answers.
         if bleu > high and ranks.sum() >= ranks_before.sum():
             best, high = cost, bleu
     return best, {"likeliest": round(plain, 5), "consensus": round(high, 5)}
@@ -124,5 +131,6 @@ def choose_cost(
 def _grams(text: str) -> npt.NDArray[np.uint64]:
     """Hashes of the distinct n-grams of a text, in order."""
     words = text.split(" ")
+    # Python's hash of a text differs between processes, but n-grams are only compared within one call.
     grams = (" ".join(words[low : low + n]) for n in range(1, NGRAMS + 1) for low in range(len(words) - n + 1))
     return np.array([hash(gram) for gram in dict.fromkeys(grams)], np.int64).view(np.uint64)

@@ -22,9 +22,12 @@ def learn_mixture(probabilities: Floats) -> Floats:
         probabilities: (targets, parts) of what came by each; a target that no part expects says nothing.
     """
     explained = probabilities[probabilities.sum(1) > 0]
+    # Start from equal weights, from which expectation maximisation cannot leave out a part.
     weights: Floats = np.full(probabilities.shape[1], 1 / probabilities.shape[1])
     for _ in range(STEPS):
+        # Expectation: the part of each target that each model explains.
         owed = explained * weights
         owed /= owed.sum(1, keepdims=True)
+        # Maximisation under the Dirichlet prior: pseudo-counts are added to the sums.
         weights = (owed.sum(0) + PRIOR) / (len(explained) + PRIOR * len(weights))
     return weights

@@ -71,6 +71,7 @@ class Projection(nn.Module):
         """(…, width) the weight of each token, 0 at padding."""
         if self.weights is None:
             return masked_mean(mask, dtype)
+        # Positions beyond the last weight share it.
         positions = torch.arange(mask.shape[-1], device=mask.device).clamp(max=len(self.weights) - 1)
         return self.weights[positions] * mask
 
@@ -87,12 +88,15 @@ def visible(batch: Batch, levels: int) -> list[Tensor]:
     rows, turns = batch.lengths.shape
     device = batch.lengths.device
     row = torch.zeros(rows, turns, dtype=torch.long, device=device)
+    # From fine to coarse: each query is a unit of its own, then given units, then one unit for all.
     coarser = [] if batch.units is None else list(batch.units.unbind(1))[: levels - 1]
     units = [row + torch.arange(turns, device=device), *coarser] + [row] * (levels - len(coarser))
     causal, diagonal = (band(turns, reach=reach, own=reach == 1, device=device) for reach in (None, 1))
     masks = []
     for unit, upper_unit in pairwise(units):
+        # A row closes its unit if the next row is of another one; the last row always does.
         closed = torch.cat([unit[:, :-1] != unit[:, 1:], torch.ones_like(unit[:, :1], dtype=torch.bool)], dim=1)
+        # Seen are rows before this one that close another unit; below, only those of the same upper unit.
         earlier = causal & (unit[:, :, None] != unit[:, None, :]) & closed[:, None, :]
         masks.append(earlier & (upper_unit[:, :, None] == upper_unit[:, None, :]) | diagonal)
     return masks
@@ -141,8 +145,10 @@ class MTN(Network):
         read = self._read(batch, batch.last, weigh=True)
         assert read.rollout is not None
         direct = self.attend(self._gather(batch, batch.last, read), batch, candidates)
+        # A word's share of its query's vector is the size of its weight in the projection.
         word_weights = self.project.weigh(batch.mask, direct.dtype).abs()
         word_weights = word_weights / word_weights.sum(2, keepdim=True).clamp(min=torch.finfo(word_weights.dtype).tiny)
+        # (rows, tokens, turns) attention to each query, sent on to the queries in its session vector, then to words.
         far = (direct.sum(3) @ read.rollout)[..., None] * word_weights[:, None]
         return (direct + far) / 2
 
@@ -152,6 +158,7 @@ class MTN(Network):
 
     def _read(self, batch: Batch, ends: Tensor, *, weigh: bool = False) -> _Read:
         """Encode the queries up to the last end of each row, each once."""
+        # A reversed running sum marks all queries at or before an end.
         is_read = ends.flip(1).cumsum(1).flip(1) > 0
         row, turn = is_read.nonzero(as_tuple=True)
         mask = batch.mask[row, turn]
@@ -162,9 +169,11 @@ class MTN(Network):
             compiled = self.kept.get(parameters_of(self.query_layers) + parameters_of(self.levels))
         tokens = _encode(compiled[0] if compiled else None, self.query_layers, tokens, rows, mask[:, None])
         vectors = tokens.new_zeros(*is_read.shape, self.settings.dim)
+        # Back from one row per query to (batch, turns, dim), with zeros where no query is.
         vectors = vectors.index_put((row, turn), self.project(rows.pad(tokens), mask).to(tokens.dtype))
         seen = visible(batch, len(self.levels))
         session, rollout = self._climb(vectors, seen, compiled, weigh=weigh)
+        # Each token of a query gets the vector of its session up to that query.
         session = session[row, turn][:, None].expand(-1, rows.length, -1)
         tokens = self.added[0](tokens + rows.pack(session))
         return _Read(tokens, rows, is_read.flatten().cumsum(0).view(is_read.shape) - 1, seen[0], rollout)
@@ -179,10 +188,12 @@ class MTN(Network):
         """All the masked encoders, and the way down again: (batch, turns, dim)."""
         states = []
         rollouts = []
+        # Attention rollout starts at the identity: a query's vector consists of itself.
         rollout = torch.eye(vectors.shape[1], dtype=vectors.dtype, device=vectors.device) if weigh else None
         codes = sinusoids(vectors.shape[1], self.settings.dim, vectors.dtype, vectors.device)
         rows = Rows(*vectors.shape[:2])
         for number, (layers, mask) in enumerate(zip(self.levels, seen, strict=True), 1):
+            # A row's position is the number of rows that it sees, itself not counted.
             items = rows.pack(self.drop(vectors + codes[mask.sum(2) - 1]))
             if rollout is None:
                 items = _encode(compiled[number] if compiled else None, cast(nn.ModuleList, layers), items, rows, mask)
@@ -193,6 +204,7 @@ class MTN(Network):
             vectors = rows.pad(items)
             states.append(vectors)
             rollouts.append(rollout)
+        # On the way down the coarser level is added to each finer one.
         for number in range(len(states) - 2, -1, -1):
             vectors = self.added[number + 1](states[number] + vectors)
             rollout = None if rollout is None else (cast(Tensor, rollouts[number]) + rollout) / 2
@@ -210,9 +222,11 @@ class MTN(Network):
             return Memory(keys, batch.mask[row, turn], batch.words[row, turn], positions[turn])
         mask = (batch.mask[row] & read.seen[row, turn][:, :, None]).flatten(1)
         longest = max(1, int(mask.sum(1).max())) if len(mask) else 1
+        # A stable sort of the mask moves the tokens that an end sees to the front, in order.
         order = mask.to(torch.uint8).argsort(dim=1, descending=True, stable=True)[:, :longest]
         # The tokens that an end sees stand side by side: the keys of token (turn, place) are at its query, at place.
         queries = read.number[row].clamp(min=0).gather(1, order // width)
+        # (queries, layers, 2, heads, width, d) to one row per token, gathered, and back.
         by_token = keys.permute(0, 4, 1, 2, 3, 5).flatten(0, 1)
         keys = by_token[queries * width + order % width].permute(0, 2, 3, 4, 1, 5)
         mask = mask.gather(1, order)

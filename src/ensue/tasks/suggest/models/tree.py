@@ -42,6 +42,7 @@ class Tree(NamedTuple):
         words = texts.numpy(force=True)  # so few numbers are ready in NumPy sooner
         is_token = words != PADDING
         source = np.arange(len(words)) // (len(words) // sources)
+        # At first a text's node is the root of its source.
         parent = source.copy()
         owner = np.arange(sources)
         levels = []
@@ -49,23 +50,29 @@ class Tree(NamedTuple):
         low = 0
         for depth in range(words.shape[1]):
             row = is_token[:, depth].nonzero()[0]
+            # A node is a parent and a token: equal pairs at one depth are one node.
             keys, parent[row] = np.unique((parent[row] << _TOKEN) + words[row, depth], return_inverse=True)
             nodes[row, depth] = parent[row] + low
+            # The new nodes' source is that of their parents.
             owner = owner[keys >> _TOKEN]
             levels.append(np.stack([owner, keys & ((1 << _TOKEN) - 1), np.full_like(keys, depth)]))
             low += len(keys)
         columns = np.concatenate(levels, axis=1)
+        # From level by level to source by source; parents stay before their children.
         order = columns[0].argsort(kind="stable")
         owner, ids, depths = columns[:, order]
         counts = np.bincount(owner, minlength=sources)
         longest = int(counts.max())
+        # The place of a node among those of its source: its number minus the nodes of all sources before.
         column = np.arange(low) - (counts.cumsum() - counts)[owner]
         number = np.empty_like(order)
         number[order] = np.arange(low)
+        # Old node numbers to new ones; padding has node 0, which is never read.
         nodes = number[nodes] * is_token
         seen = np.zeros((sources, longest, longest), np.bool_)
         for end in range(words.shape[1]):
             row = is_token[:, end].nonzero()[0]
+            # A node sees the path from the root to itself, for each text that has a token here.
             paths = column[nodes[row, : end + 1]]
             seen[source[row, None], paths[:, -1:], paths] = True
         packed = None if low == sources * longest else torch.from_numpy(owner * longest + column).to(texts.device)

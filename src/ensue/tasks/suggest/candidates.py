@@ -94,6 +94,7 @@ class Candidates:
         }
         owners = np.concatenate([numbers[group.owners] for group, numbers in zip(groups, sessions, strict=True)])
         joined = cls(owners=owners, **columns)
+        # Groups hold sessions of like size; back to the order of the sessions.
         return joined.select(owners.argsort(kind="stable"))
 
 
@@ -107,6 +108,7 @@ def probabilities(candidates: Candidates, tokens: int) -> Floats:
         candidates: with expected probabilities.
         tokens: that the network knows.
     """
+    # An unknown token stands for at least as many words as are known: its probability is divided by that number.
     network = np.exp(candidates.totals) / float(max(tokens, 1)) ** candidates.unknown
     count_based = np.where(candidates.counts[:, None] > 0, candidates.expected, 0.0)
     return np.concatenate([network[:, None], count_based], axis=1)
@@ -135,6 +137,7 @@ def features(candidates: Candidates, exponent: float, mixture: Mapping[str, floa
     ]
     table = np.stack(columns, axis=1).astype(np.float64)
     mixed = probabilities(candidates, tokens) @ np.array([mixture[name] for name in MIXED])
+    # Logarithms weigh factors, roots weigh differences; both are given to the logit.
     logs = np.log(np.maximum(np.concatenate([candidates.expected, mixed[:, None]], axis=1), TINY))
     roots = np.sqrt(candidates.expected)
     return np.concatenate([table, logs[:, :-1], roots, logs[:, -1:], candidates.similar], axis=1)
@@ -144,6 +147,7 @@ def shares(scores: Floats, owners: Index) -> Floats:
     """(candidates,) softmax of the scores over the candidates of each session."""
     size = int(owners.max(initial=-1)) + 1
     highest = np.full(size, -np.inf)
+    # Subtract each session's maximum first, so that no exponential overflows.
     np.maximum.at(highest, owners, scores)
     weights: Floats = np.exp(scores - highest[owners])
     return weights / np.bincount(owners, weights, size)[owners]

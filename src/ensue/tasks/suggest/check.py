@@ -152,6 +152,7 @@ def _warnings(floor: Floor, shown: float, shared: Mapping[str, float], understoo
     for name, share in shared.items():
         if share:
             yield f"{100 * share:.1f} % of the pairs of {name} are here too: a model that memorises them scores well"
+    # Sessions that are too short or too long are removed on purpose.
     gone = sum(count for name, count in understood.dropped.items() if name not in ("short_sessions", "long_sessions"))
     if gone > understood.rows / 2:
         yield f"{part_of(gone, understood.rows, 'row', 'was', 'were')} removed by the cleaning rules"

@@ -29,7 +29,6 @@ from ensue.tasks.suggest.dataset import spell_out
 from ensue.tasks.suggest.infer import GROUP, clean, clean_prefix, ranked, spelled
 from ensue.tasks.suggest.model import score
 from ensue.tasks.suggest.state import SuggestState
-from ensue.text.sparse import SparseRows
 from ensue.vocabulary import FIRST
 
 MAX_K = 1000
@@ -73,6 +72,7 @@ def answers(
 
 def _typed(state: SuggestState, records: Sequence[History]) -> tuple[list[tuple[str, ...]], list[tuple[int, ...]]]:
     """The queries of each record as they are learned, and where each stands there; blank ones are no queries."""
+    # All queries of all records are normalised in one call, and handed out again in order.
     flat = iter(clean([value for record in records for value in record.values], state.metadata.normalisation))
     cleaned = [[(position, next(flat)) for position in range(len(record.values))] for record in records]
     filled = [[(position, text) for position, text in queries if text] for queries in cleaned]
@@ -120,29 +120,25 @@ def _counted(state: SuggestState, sessions: Histories, lists: Lists) -> Iterator
     """Return each query's contribution to a suggestion's probability; popular suggestions have none."""
     following = state.following
     query_ids = following.query_ids(sessions)[0]
-    weighted_tables = [
+    tables = [
         (weight, state.shares.given([name], sessions, query_ids, by_query=True))
         for name, weight in _weights_of(state).items()
     ]
     for row, choices in enumerate(lists):
-        values = sessions.record(row).values
-        low = int(sessions.offsets[row])
-        turns = {value: turn for turn, value in enumerate(values)}
-        contributions = [
-            (turn, [(weight, _cells(rows, low + turn)) for weight, rows in weighted_tables])
-            for turn in range(len(values) if weighted_tables else 0)
-        ]
-        suggested_ids = (following.vocabulary.id(text) - FIRST for text, _ in choices)
+        turns = {value: turn for turn, value in enumerate(sessions.record(row).values)}
+        suggested_ids = following.vocabulary.ids(text for text, _ in choices).astype(np.int64) - FIRST
+        events = slice(int(sessions.offsets[row]), int(sessions.offsets[row + 1]))
+        # (turns, choices): the rows of the session's queries, of which only the suggested columns are needed.
+        contributions = np.zeros((events.stop - events.start, len(choices)))
+        for weight, table in tables:
+            contributions += weight * table[events, suggested_ids].toarray()
+        contributions[:, suggested_ids < 0] = 0.0  # not in the log
+        weights = contributions / np.maximum(contributions.sum(0), np.finfo(np.float64).tiny)
         yield [
             [(turns[text], 1.0, None)]
             if text in turns
-            else _largest(
-                [
-                    (turn, sum(weight * counts.get(suggested_id, 0.0) for weight, counts in rows))
-                    for turn, rows in contributions
-                ]
-            )
-            for (text, _), suggested_id in zip(choices, suggested_ids, strict=True)
+            else [(turn, float(weights[turn, choice]), None) for turn in _largest(weights[:, choice])]
+            for choice, (text, _) in enumerate(choices)
         ]
 
 
@@ -158,35 +154,30 @@ def _weights_of(state: SuggestState) -> dict[str, float]:
     return {name: 1.0} if name in CONDITIONS else {}
 
 
-def _cells(rows: SparseRows, row: int) -> dict[int, float]:
-    """The filled cells of a row."""
-    entries = slice(rows.indptr[row], rows.indptr[row + 1])
-    return dict(zip(rows.indices[entries].tolist(), rows.data[entries].tolist(), strict=True))
-
-
-def _largest(contributions: list[tuple[int, float]]) -> Weighted:
-    """The turns that bring the most, with their shares of all that turns bring."""
-    total = sum(contribution for _, contribution in contributions)
-    best = sorted((pair for pair in contributions if pair[1] > 0), key=lambda pair: -pair[1])[:MAX_ATTRIBUTIONS]
-    return [(turn, contribution / total, None) for turn, contribution in best]
+def _largest(weights: Floats) -> list[int]:
+    """Return the turns with the largest weights above 0, the largest first."""
+    turns = np.argsort(-weights, kind="stable")[:MAX_ATTRIBUTIONS]
+    return [turn for turn in turns.tolist() if weights[turn] > 0]
 
 
 def _networks(state: SuggestState, sessions: Histories, lists: Lists) -> Iterator[list[Weighted]]:
+    """Return each query's attention weight in a suggestion, and the drop of its score without the query."""
     batch = pad(spelled(state, sessions)).to(state.device)
-    shares = by_query(state, batch, lists)
-    deleted_turns = [np.argsort(-session_shares[0], kind="stable")[:NUM_DELETED] for session_shares in shares]
-    cut = sessions.lengths - np.minimum(sessions.lengths, state.shared.turns)
+    weights = by_query(state, batch, lists)
+    deleted_turns = [np.argsort(-session_weights[0], kind="stable")[:NUM_DELETED] for session_weights in weights]
+    # Turns of the network begin at the latest queries, which are all that it reads.
+    skipped = sessions.lengths - np.minimum(sessions.lengths, state.shared.turns)
     drops = _without(state, batch, lists, deleted_turns)
-    for row, session_shares in enumerate(shares):
+    for row, session_weights in enumerate(weights):
         choices: list[Weighted] = []
-        for choice, choice_shares in enumerate(session_shares):
-            best = [
-                turn
-                for turn in np.argsort(-choice_shares, kind="stable")[:MAX_ATTRIBUTIONS].tolist()
-                if choice_shares[turn] > 0
-            ]
+        for choice, choice_weights in enumerate(session_weights):
             drop_of = dict(zip(deleted_turns[row].tolist(), drops[row][:, choice].tolist(), strict=True))
-            choices.append([(turn + int(cut[row]), float(choice_shares[turn]), drop_of.get(turn)) for turn in best])
+            choices.append(
+                [
+                    (turn + int(skipped[row]), float(choice_weights[turn]), drop_of.get(turn))
+                    for turn in _largest(choice_weights)
+                ]
+            )
         yield choices
 
 
@@ -194,9 +185,11 @@ def by_query(state: SuggestState, batch: Batch, lists: Lists) -> list[Floats]:
     """For each session (choices, turns) how much each suggestion leaned on each query: the mean over its tokens."""
     owners = np.repeat(np.arange(len(lists)), [len(choices) for choices in lists])
     candidates = pad([state.search_rules().spelling([text for choices in lists for text, _ in choices])]).words[0]
+    # One row per suggestion: its session is repeated as often as it has suggestions.
     rows = torch.from_numpy(owners).to(batch.words.device)
     weights = attributions(state, Batch(batch.words[rows], batch.lengths[rows]), candidates)
     lengths = (candidates != PADDING).sum(1)[:, None].clamp(min=1)
+    # (rows, tokens, turns, width): sum over the words of each query, mean over the suggestion's tokens.
     shares: Floats = (weights.sum(3).sum(1) / lengths).numpy()
     turns = (batch.lengths > 0).sum(1).tolist()
     return [shares[owners == row][:, : turns[row]] for row in range(len(lists))]
@@ -215,10 +208,12 @@ def _without(state: SuggestState, batch: Batch, lists: Lists, deleted_turns: Seq
     candidates = pad([spell([text for text, _ in choices]) for choices in lists]).words.to(state.device)
     words, lengths = batch.words[owners], batch.lengths[owners]
     positions = torch.arange(lengths.shape[1]).expand(len(owners), -1)
+    # Queries behind the deleted one move one turn to the front, and the last turn becomes empty.
     positions = (positions + (positions >= deleted[:, None]).long()).clamp(max=lengths.shape[1] - 1)
     is_last = torch.arange(lengths.shape[1]) == lengths.shape[1] - 1
     shorter = lengths.gather(1, positions.to(lengths.device)).masked_fill(is_last.to(lengths.device), 0)
     words_without = words.gather(1, positions.to(words.device)[..., None].expand(-1, -1, words.shape[2]))
+    # The copy of the last turn and what was read past a query's end are padding again.
     words_without = words_without * (torch.arange(words.shape[2], device=words.device) < shorter[..., None])
     with torch.no_grad():
         all_scores = _order(state, batch, candidates)
@@ -230,6 +225,7 @@ def _without(state: SuggestState, batch: Batch, lists: Lists, deleted_turns: Seq
         turns = len(deleted_turns[row])
         mass = shown_scores.sum()
         size = len(choices)
+        # Probabilities among the suggestions shown, scaled to what these had of all candidates.
         without = deleted_scores[low : low + turns, :size].softmax(1).numpy()
         drops.append(mass * (all_scores[row : row + 1, :size].softmax(1).numpy() - without))
         low += turns
@@ -260,6 +256,7 @@ def explanation(state: SuggestState, record: History, answer: Answer) -> QueryEx
     texts = pl.Series("query", [*queries, best], dtype=pl.String)
     tokens, offsets = spell_out(tokenizer, texts)
     spans = [tokens[low:high].tolist() for low, high in pairwise(offsets.tolist())]
+    # The network reads only the first tokens of a long query, but all of the suggestion.
     spans[:-1] = [span[:width] for span in spans[:-1]]
     words = tuple(tuple(tokenizer.decode([id]) for id in span) for span in spans)
     weights: tuple[tuple[float, ...], ...] = ()

@@ -43,6 +43,7 @@ def forget_users(
         gone = {*_endings(full.histories)} - {*_endings(remaining.histories)}
         remove_examples(state, forgotten, lambda shown: shown not in gone)
     remove_hashes(state, forgotten, prints(full.histories), prints(remaining.histories), "steps")
+    # Counts can be subtracted only if the folder holds exactly those of the records.
     stored = _stored(state)
     if stored == _counts(state, full):
         _count(state, full, remaining, forgotten)
@@ -101,6 +102,7 @@ def _count(state: SuggestState, whole: Queries, rest: Queries, forgotten: Forgot
         forgotten.remains.append("pieces of words that the tokenizer learned from all queries: fit again")
         return
     common = state.floor.common(pl.Series("query", rest.histories.vocabulary.values, dtype=pl.String))
+    # Words that the remaining log still has; all others leave the tokenizer.
     typed = set(common.str.split(" ").explode().to_list())
     tokens = state.tokenizer.tokens
     lost = [

@@ -41,6 +41,7 @@ GROUP = 64
 
 def clean(texts: Sequence[str], normalisation: Normalisation) -> list[str]:
     """Typed queries as they are learned; some may become empty."""
+    # ASCII needs no Unicode tables: a few texts are normalised faster without columns.
     if all(map(str.isascii, texts)):
         return [normalise_ascii(text, normalisation) for text in texts]
     return normalise(pl.Series("query", texts, dtype=pl.String), normalisation).to_list()
@@ -57,6 +58,7 @@ def suggest(state: SuggestState, sessions: Histories, k: int, counting: str | No
     if counting is not None and counting != RERANKER:
         return count(state, counting, sessions, k)
     lists = ranked(state, sessions, k, [""] * len(sessions))
+    # Lists of texts and scores to columns, one list after the other.
     flat = [choice for ranking in lists for choice in ranking]
     offsets = np.concatenate([[0], np.cumsum([len(ranking) for ranking in lists])]).astype(np.int64)
     texts = pl.Series("query", [text for text, _ in flat], dtype=pl.String)
@@ -76,6 +78,7 @@ def count(state: SuggestState, name: str, sessions: Histories, k: int) -> Sugges
 def ranked(state: SuggestState, sessions: Histories, k: int, prefixes: Sequence[str]) -> list[list[tuple[str, float]]]:
     """For each session the best ``k`` texts with their scores; values and prefixes are normalised."""
     weighs = state.schedule is not None or state.model_name == RERANKER
+    # Nothing can be attended to in an empty session: it gets what is popular.
     is_weighed = (sessions.lengths > 0) & weighs
     lists: list[list[tuple[str, float]]] = [[] for _ in prefixes]
     for rank, rows in ((_weighed, np.flatnonzero(is_weighed)), (_counted, np.flatnonzero(~is_weighed))):
@@ -99,10 +102,12 @@ def _weighed(
         )
     positions = by_consensus(candidates.texts.tolist(), shares(sums, owners), owners, state.metadata.word_cost)
     highest = np.full(len(sessions), -np.inf)
+    # The highest score of each session, for the candidate that consensus puts first.
     np.maximum.at(highest, owners, sums)
     leading = positions[first_of_each(owners)]
     sums[leading] = highest[owners[leading]]  # what leads counts as much as the likeliest
     texts, scores = candidates.texts[positions].tolist(), shares(sums, owners)[positions].tolist()
+    # Owners never fall: the candidates of session i are between its bounds.
     ends = np.searchsorted(owners, np.arange(len(sessions) + 1)).tolist()
     return [
         [*zip(texts[low : min(high, low + k)], scores[low : min(high, low + k)], strict=True)]
@@ -164,6 +169,7 @@ def _consider(state: SuggestState, sessions: Histories, batch: Batch, k: int, pr
     typed = [record.values for record in sessions.records()]
     memory = None
     written = [dict[str, tuple[float, int]]() for _ in typed]
+    # What the user typed already is no suggestion, unless repeats are allowed.
     excluded = [set() if state.shared.repeats else {*values} for values in typed]
     if state.schedule is not None and len(sessions):
         with torch.no_grad():
@@ -180,12 +186,14 @@ def _consider(state: SuggestState, sessions: Histories, batch: Batch, k: int, pr
             _looked_up(following, sessions, k, prefixes, num_written, counts), excluded, written, strict=True
         )
     ]
+    # One flat list for all sessions: first all that was written, then all of the log.
     texts = [*chain.from_iterable(written), *chain.from_iterable(added)]
     tokens = state.search_rules().spelling(texts[sum(num_written) :])
     pairs = [pair for pool in written for pair in pool.values()]
     owners = np.concatenate(
         [np.repeat(np.arange(len(typed)), sizes) for sizes in (num_written, [*map(len, added)])]
     ).astype(np.int64)
+    # Ids in the log; -1 for a text that is not among its queries, whose counts are 0.
     queries = following.vocabulary.ids(texts).astype(np.int64) - FIRST
     nothing = np.zeros(len(texts), np.int64)
     candidates = Candidates(
@@ -203,6 +211,7 @@ def _consider(state: SuggestState, sessions: Histories, batch: Batch, k: int, pr
     )
     shown_texts = state.floor.shows(texts)
     is_shown = np.array([text in shown_texts for text in texts], np.bool_)
+    # Back to session by session: a stable sort leaves the written ones of a session in front.
     by_session = np.argsort(owners, kind="stable")
     candidates = candidates.select(by_session[is_shown[by_session]])
     return candidates if memory is None else _score(state, memory, candidates, len(typed), k)
@@ -222,6 +231,7 @@ def _looked_up(
         [] if counts is None else [value(query + FIRST) for query in counts.queries[row]]
         for row in range(len(sessions))
     ]
+    # Too few candidates for k: the most frequent followers and popular queries fill up.
     short = [row for row, texts in enumerate(lists) if num_written[row] + len(texts) < k]
     for row, texts in zip(short, _frequent(following, sessions, k, prefixes, short), strict=True):
         lists[row] += texts[: 2 * k - num_written[row]]
@@ -275,6 +285,7 @@ def _frequent(
 
 def completions(following: MostFrequentNext, prefix: str, k: int) -> list[str]:
     """The queries typed most among those that begin with a text."""
+    # By falling frequency, so that the first k that fit are the most frequent.
     fitting = following.queries.str.starts_with(prefix).to_numpy()[following.by_frequency]
     return following.queries.gather(following.by_frequency[fitting][:k]).to_list()
 
@@ -290,6 +301,7 @@ def _score(state: SuggestState, memory: object, candidates: Candidates, num_sess
         return candidates
     tokens = state.search_rules().spelling(candidates.texts[unscored].tolist())
     sizes = np.bincount(candidates.owners[unscored], minlength=num_sessions)
+    # Flat candidates to one list per session, padded for the decoder.
     ends = np.cumsum(sizes).tolist()
     lists = pad([tokens[low:high] for low, high in pairwise([0, *ends])]).words
     with torch.no_grad():
@@ -319,6 +331,7 @@ def _counted(
     for row, choices in enumerate(lists):
         allowed = {text: score for text, score in choices if text in allowed_texts and text.startswith(prefixes[row])}
         if prefixes[row] and state.model_name != "repeat-last":
+            # Completions rank behind all that followed: their scores fall from the lowest.
             lowest = min(allowed.values(), default=1.0)
             session_queries = set(sessions.record(row).values)
             further = (

@@ -74,6 +74,7 @@ class Network(nn.Module):
     def attend(self, memory: Any, batch: Batch, candidates: Tensor) -> Tensor:
         """Return :meth:`attributions` by the attention to one memory."""
         read, _ = spell(candidates, (candidates != PADDING).sum(1))
+        # The last position predicts the end, which is no word: its attention is left out.
         shares = self.writer.attention(memory, read)[:, :-1] * (read[:, 1:, None] != PADDING)
         return put_in_place(shares, memory.positions, (batch.words.shape[1], batch.words.shape[2]))
 
@@ -90,6 +91,7 @@ def score(writer: Decoder, memory: object, candidates: Tensor) -> Tensor:
         (rows, choices) in nats; -inf for a candidate without tokens.
     """
     rows, choices, width = candidates.shape
+    # (sessions, choices, width) to one row per candidate, adjacent for each session.
     lengths = (candidates != PADDING).sum(2).flatten()
     totals = writer.likelihood(memory, *spell(candidates.reshape(rows * choices, width), lengths)).sum(1)
     return totals.masked_fill(lengths == 0, -torch.inf).view(rows, choices)
@@ -110,5 +112,6 @@ def put_in_place(shares: Tensor, positions: Tensor, shape: tuple[int, int]) -> T
     rows, width, _ = shares.shape
     shares = shares * (positions >= 0)[:, None]
     shares = shares / shares.sum(2, keepdim=True).clamp(min=torch.finfo(shares.dtype).tiny)
+    # Positions without a word have weight 0 by now, so adding them at 0 changes nothing.
     targets = positions.clamp(min=0)[:, None].expand_as(shares)
     return shares.new_zeros(rows, width, shape[0] * shape[1]).scatter_add(2, targets, shares).view(rows, width, *shape)

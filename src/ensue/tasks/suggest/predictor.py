@@ -159,8 +159,10 @@ class SuggestPredictor(SuggestState):
         former = self.retrieval
         assert former is not None
         self.retrieval = former.with_(counts, added(former.following, counts.following))
+        # Rules depend on the threshold, so the next answer makes them again.
         self.rules = None
         steps = shared_steps(data, floor)
+        # Old and new pairs, each once and sorted.
         self.train_prints = torch.from_numpy(np.union1d(self.train_prints.numpy(), prints(steps)))
         metadata = self.metadata
         metadata.updates += 1

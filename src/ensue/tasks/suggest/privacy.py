@@ -80,6 +80,7 @@ class Floor:
         if len(queries.users):
             counts, words, word_counts = queries.users, queries.words, queries.word_users
         else:
+            # Without users a session counts once per query, as a person would.
             pairs = pl.DataFrame({"id": ids, "session": histories.sequence_index()}).unique()
             counts = np.bincount(pairs["id"].to_numpy(), minlength=len(values))
             is_personal = looks_personal(values)[ids]
@@ -153,6 +154,7 @@ class Floor:
         """Return whether enough people typed each of some words, and each two of them in one query."""
         if not words or not self.words.issuperset(words):
             return False
+        # ``together`` holds a word's later partners in the alphabet: each pair is looked up once.
         distinct = sorted(set(words))
         nothing = frozenset[str]()
         shared = (self.together.get(word, nothing).issuperset(distinct[at + 1 :]) for at, word in enumerate(distinct))
@@ -174,6 +176,7 @@ class Floor:
         """
         lists = texts.str.split(" ")
         words = lists.explode().unique()
+        # Words are few next to texts: which of them are rare is decided once each.
         rare = words.filter(~self._reached(words)).to_list()
         common_words = lists.to_frame("words").select(
             pl.col("words").list.filter(~pl.element().is_in(rare)).list.join(" ")
@@ -190,6 +193,7 @@ class Floor:
         if tokenizer.kind == "bpe":
             return np.ones(len(tokens), np.bool_)
         reached = self._reached(tokens)
+        # Begin, end and the like are always written.
         reached[: len(SPECIAL)] = True
         return reached
 
@@ -221,6 +225,7 @@ def bounded(queries: Queries, min_users: int) -> Queries:
     people = queries.people.tolist()
     stays = np.zeros(len(queries), np.bool_)
     sessions: dict[int, set[bytes]] = {}
+    # From the latest session to the first, so that a person's latest count.
     for row in range(len(queries) - 1, -1, -1):
         distinct = sessions.setdefault(people[row], set())
         session = histories.ids[histories.offsets[row] : histories.offsets[row + 1]].tobytes()
@@ -236,6 +241,7 @@ def shared_steps(queries: Queries, floor: Floor) -> Histories:
     owners, ids = histories.sequence_index(), histories.ids.astype(np.int64) - FIRST
     if floor.min_users == 1 or len(ids) < 2:
         return histories
+    # Adjacent events of one session are a step.
     inside = owners[1:] == owners[:-1]
     columns = {"before": ids[:-1], "after": ids[1:], "person": people_of(queries)[owners[1:]]}
     steps = pl.DataFrame(columns).filter(pl.Series(inside)).unique()
@@ -261,6 +267,7 @@ def shared_steps(queries: Queries, floor: Floor) -> Histories:
         shared.with_columns(joined=True), on=["before", "after"], how="left", maintain_order="left"
     )
     stays = joined["joined"].fill_null(False).to_numpy() & inside
+    # A session is cut behind each step that does not stay: what follows begins a session of its own.
     begins = np.flatnonzero(np.concatenate([[True], ~stays]))
     return replace(histories, offsets=np.append(begins, len(ids)).astype(np.int64), names=histories.names[:0])
 
@@ -283,6 +290,7 @@ def _together(queries: Queries, words: pl.Series, min_users: int) -> dict[str, f
     """
     histories = queries.histories
     words_of_texts = _words_of(pl.Series(histories.vocabulary.values, dtype=pl.String), words).unique()
+    # Two words of one text, each pair once: the first is earlier in the alphabet.
     pairs = words_of_texts.join(words_of_texts, on="text").filter(pl.col("word") < pl.col("word_right"))
     texts = histories.ids.astype(np.int64) - FIRST
     typed = pl.DataFrame({"text": texts, "person": people_of(queries)[histories.sequence_index()]}).unique()
@@ -301,6 +309,7 @@ def prints(sessions: Histories) -> npt.NDArray[np.int32]:
     """
     values = sessions.vocabulary.values
     ids, codes = np.unique(sessions.ids, return_inverse=True)
+    # Hashes of the distinct queries only; pairs combine two of them.
     digests = b"".join(hashlib.blake2b(values[id - FIRST].encode(), digest_size=8).digest() for id in ids.tolist())
     hashes = np.frombuffer(digests, np.uint64)[codes]
     owners = sessions.sequence_index()

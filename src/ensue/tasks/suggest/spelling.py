@@ -37,6 +37,7 @@ class Spelling:
             self.words = {}
         if new:
             lists = [text.split(" ") if text else [] for text in new]
+            # Words repeat across texts: only new ones are cut into tokens.
             new_words = [word for word in dict.fromkeys(chain.from_iterable(lists)) if word not in self.words]
             self.words.update(zip(new_words, self.tokenizer.spell(new_words), strict=True))
             for text, words in zip(new, lists, strict=True):

@@ -120,6 +120,7 @@ class SuggestState(State[Network]):
         """The same tokens over the counts of another log, without a network: nothing of it is ever shown or kept."""
         other = copy(self)
         other.count(data, min_users, pair_users)
+        # Copies share the tokens, but no counts and no network.
         other.model = other.retrieval
         other.schedule = None
         other.rules = self.search_rules()
@@ -136,6 +137,7 @@ class SuggestState(State[Network]):
 
     def windows(self, sessions: Histories) -> Sessions:
         """Sessions as the network learns them."""
+        # Only queries that occur are spelled; ids become their numbers among these.
         used, codes = np.unique(sessions.ids, return_inverse=True)
         values = sessions.vocabulary.values
         texts = pl.Series("query", [values[id - FIRST] for id in used.tolist()], dtype=pl.String)

@@ -62,6 +62,7 @@ def split(state: SuggestState, data: Queries, valid: Queries | None) -> Split[Qu
         result = Split(train, held_out, full, f"{rule}, used for the final training" if refit else rule)
     else:
         num_targets = int(np.maximum(train.histories.lengths - 1, 0).sum())
+        # A tenth of a large log has targets enough; a small log holds out up to a third, if a refit trains on all.
         share = min(max(MIN_SHARE, MIN_TARGETS / max(num_targets, 1)), MAX_SHARE if refit else MIN_SHARE)
         earlier, held_out, rule = hold_out_queries(train, share, absolute=dated(train.histories))
         result = Split(earlier, held_out, train if refit else None, rule)
@@ -99,6 +100,7 @@ def train(
     significantly better than counting, little can be learned, and ``best`` trains none.
     """
     count_based = None
+    # Counting all sessions is cheap next to a network, and may show that none is worth training.
     if state.chooses and state.shared.retrieved:
         full = split.train if split.full is None else split.full
         learn_words(state, full)
@@ -149,6 +151,7 @@ def example(state: SuggestState, valid: Queries, index: int) -> Example | None:
     last = History(session.values[-2:])
     following = state.following
     (earlier, later) = (state.following.vocabulary.id(query) for query in last.values)
+    # A step is shown only if the follower is stored, which takes ``min_users`` people.
     _, followers, _ = following.follow(np.array([earlier - FIRST]), np.array([len(following.queries)]))
     return of_history(last) if later - FIRST in followers else None
 
@@ -219,6 +222,7 @@ def learn_words(state: SuggestState, data: Queries) -> None:
             "suggested; give a larger log, or lower --min-users (min_users)"
         )
     typed = histories.ids.astype(np.int64) - FIRST
+    # Repeated queries of one person must not decide which words the network knows.
     if settings.min_users > 1:  # each person counts once
         people = people_of(data)[histories.sequence_index()]
         typed = pl.DataFrame({"query": typed, "person": people}).unique()["query"].to_numpy()
@@ -241,6 +245,7 @@ def learn_words(state: SuggestState, data: Queries) -> None:
 def _kind(tokens: str, queries: pl.Series) -> Kind:
     """Return what the queries are cut into: of Han, kana, Thai and the like a whole query would be one word."""
     num_unspaced = int(queries.str.contains(f"[{UNSPACED}]").sum())
+    # In scripts without spaces a whole query would be one word, so such logs are cut into pieces.
     is_unspaced = 2 * num_unspaced > int((queries != "").sum())
     return "bpe" if tokens == "bpe" or (tokens == "auto" and is_unspaced) else "words"
 
@@ -265,6 +270,7 @@ def fitted(schedule: Schedule, rows: int, targets: int) -> Schedule:
     stretched = schedule.fitted(rows, targets)
     if stretched.warm_up is None:
         return stretched
+    # Steps of all epochs; the division rounds up, for the last batch of an epoch may be smaller.
     steps = stretched.epochs * -(-rows // stretched.batch_size)
     return replace(stretched, warm_up=max(1, min(stretched.warm_up, steps // RISING)))
 

@@ -91,6 +91,7 @@ def learn_counted_order(state: SuggestState, data: Queries) -> tuple[str, bool]:
         The model that ranks best, ``RERANKER`` or a counting one; and whether the learned order is significantly
         better than all counting models, paired by sessions.
     """
+    # Whole sessions are drawn, so that no fold scores a session that it has counted.
     folds = np.random.default_rng(0).integers(FOLDS, size=len(data))
     groups: list[Candidates] = []
     targets_of: list[Index] = []
@@ -121,6 +122,7 @@ def learn_counted_order(state: SuggestState, data: Queries) -> tuple[str, bool]:
         groups.append(consider(other, sessions, CUTOFF, [""] * len(sessions)))
         targets_of.append(np.arange(len(true), len(true) + len(queries)))
         true += queries.to_list()
+        # Sessions of a later fold are numbered behind those of the earlier ones.
         owners.append(targets.owners[is_rankable] + owners[-1].max(initial=-1) + 1)
         fold_of.append(np.full(len(queries), fold))
         for name in COUNTING:
@@ -175,6 +177,7 @@ def learn_order(state: SuggestState, held: Queries, counted: Metadata | None = N
 def _draw(held: Queries, turns: int, most: int) -> _HeldOut:
     histories = latest(held.histories, 8 * turns)
     sessions, targets = prefixes(histories, turns)
+    # A fixed sample of the targets, in their order.
     rows = np.sort(np.random.default_rng(0).permutation(len(targets))[:most])
     owners = np.repeat(np.arange(len(histories)), np.maximum(histories.lengths - 1, 0))[rows]
     texts = pl.Series("query", histories.vocabulary.values, dtype=pl.String)
@@ -202,6 +205,7 @@ def _learn_mix(state: SuggestState, targets: _Targets, ranked: Mapping[str, Floa
     candidates = targets.candidates
     answers = _answers(candidates, targets.true)
     weights = learn_mixture(probabilities(candidates.select(answers[answers >= 0]), tokens)[:, 0 if writes else 1 :])
+    # Without a network its weight in the mixture is 0.
     weights = weights if writes else np.concatenate([[0.0], weights])
     metadata.mixture = {name: float(f"{weight:.6g}") for name, weight in zip(MIXED, weights.tolist(), strict=True)}
     table = features(candidates, state.shared.exponent, metadata.mixture, tokens)
@@ -249,6 +253,7 @@ def _answers(candidates: Candidates, true: pl.Series) -> Index:
     """(targets,) the candidate that came, -1 where none did."""
     rows = np.flatnonzero(candidates.texts == true.to_numpy()[candidates.owners])
     answers = np.full(len(true), -1)
+    # At most one candidate per target: texts are distinct in a session.
     answers[candidates.owners[rows]] = rows
     return answers
 
@@ -281,6 +286,7 @@ def _choose_strength(
     for strength in PRIORS[::-1]:
         scores = np.zeros(len(table))
         for fold in range(FOLDS):
+            # Targets of the fold are left out of the fit; their candidates are scored below.
             training_answers = np.where(folds == fold, -1, answers)
             weights[fold] = fold_weights = fit_order(table, owners, training_answers, strength, CENTER, weights[fold])
             held_out = folds[owners] == fold
@@ -322,6 +328,7 @@ def fit_order(
     weights = ensemble.fit_weights(
         [candidates], prior * scale, precision, start=None if start is None else start * scale
     )
+    # Back from standardised features to the features themselves; the means cancel in the softmax.
     unscaled: Floats = weights / scale
     return unscaled
 
@@ -330,5 +337,6 @@ def _reciprocal(scores: Floats, owners: Index, answers: Index) -> Floats:
     """(targets,) one over the rank of each answer, after all that tie with it; 0 beyond ``CUTOFF``, and of -1."""
     has_answer = answers >= 0
     of_answers = np.append(scores, np.inf)[answers]
+    # Ties count against the answer, so that equal scores never look good.
     ranks = np.bincount(owners, scores >= of_answers[owners], len(answers))
     return metrics.reciprocal_rank(np.where(has_answer, ranks, np.inf), CUTOFF)

@@ -109,6 +109,7 @@ class RecurrentWriter(nn.Module):
         shares = hidden.new_zeros(*read.shape, 0)
         if self.score is None:
             return self.drop(self.joined(torch.cat([hidden, looked], dim=2))), final, shares
+        # All rows of a source attend to the same memory in one product.
         asking = self.score(hidden).view(len(memory.states), -1, hidden.shape[2])
         shares = masked_softmax(asking @ memory.states.mT, memory.mask[:, None])
         context = (shares @ memory.states).view(hidden.shape)
@@ -128,6 +129,7 @@ class RecurrentWriter(nn.Module):
         is_token = targets != PADDING
         rows = len(targets) // max(1, len(memory.start))
         start = self.start(memory)
+        # Each source's state is repeated for its candidates, which are adjacent.
         past = State(start.state.repeat_interleave(rows, 0), start.cell.repeat_interleave(rows, 0))
         vectors = self.states(memory, read, past)[0]
         log_shares = self.words.log_likelihood(vectors[is_token], targets[is_token])
@@ -201,11 +203,13 @@ class HLSTM(Network):
             vectors = self.writer.look(batch.words).detach().requires_grad_()
             scores = self.writer.likelihood(self._sessions(batch, batch.last, vectors), read, targets)
             for step in range(targets.shape[1] - 1):
+                # The gradient of one position's log-probabilities, for all rows in one pass.
                 (slope,) = torch.autograd.grad(scores[:, step].sum(), vectors, retain_graph=True)
                 saliencies.append((slope * vectors).sum(3).abs().detach() * batch.mask)
         sizes = (
             torch.stack(saliencies, dim=1) if saliencies else vectors.new_zeros(len(read), 0, *batch.words.shape[1:])
         )
+        # Positions behind a suggestion's end have no attributions.
         sizes = sizes * (read[:, 1:, None, None] != PADDING)
         return sizes / sizes.sum((2, 3), keepdim=True).clamp(min=torch.finfo(sizes.dtype).tiny)
 
@@ -219,9 +223,11 @@ class HLSTM(Network):
         mask, lengths = batch.mask[row, turn], batch.lengths[row, turn]
         states = self.reader(vectors[row, turn], mask)
         if self.settings.pooling == "max":
+            # Padding is -inf under the maximum; a query without tokens is 0.
             queries = states.masked_fill(~mask[..., None], -torch.inf).amax(1).masked_fill((lengths == 0)[:, None], 0.0)
         else:
             queries = last_states(states, lengths)
+        # Back to (batch, turns, dim) for the LSTM over queries.
         placed = queries.new_zeros(*is_read.shape, self.settings.dim).index_put((row, turn), queries)
         start = self.writer.begin(self.writer.drop(self.sessions(placed)[0][ends]))
         empty = start.new_zeros(len(start), 0, self.settings.dim)
@@ -232,5 +238,6 @@ class HLSTM(Network):
 def last_states(states: Tensor, lengths: Tensor) -> Tensor:
     """The last state of each direction of a BiLSTM: (rows, length, 2 x hidden), (rows,) to (rows, 2 x hidden)."""
     forward, backward = states.chunk(2, dim=2)
+    # The forward direction ends at the last token, the backward one at the first.
     last = (lengths - 1).clamp(min=0)[:, None, None].expand(-1, 1, forward.shape[2])
     return torch.cat([forward.gather(1, last)[:, 0], backward[:, 0]], dim=1) * (lengths > 0)[:, None]

@@ -62,6 +62,7 @@ class Words(nn.Module):
         """The share times the mean of (target's score - mean score of all tokens): no table of scores is made."""
         if not self.smoothing or not len(targets):
             return states.new_zeros(())
+        # Linear in the table: the mean score of all tokens is the score by the mean of the table.
         difference = functional.embedding(targets - UNKNOWN, weight) - weight.mean(0)
         gaps = (states * difference).sum(1) + bias[targets - UNKNOWN] - bias.mean()
         return self.smoothing * gaps.mean()
@@ -93,11 +94,13 @@ class Words(nn.Module):
         """(dim + 1, ids) the weights and, as the last row, the bias, which else is written over all scores first."""
         weight = self.table.weight if self.weight is None else self.weight
         bias = self.bias.detach().clone()
+        # With a bias of -inf padding is never the likeliest, and adds nothing to the total.
         bias[PADDING] = -torch.inf
         return torch.cat([weight.detach().t(), bias[None]]).contiguous()
 
     def negative_entropy(self, states: Tensor) -> Tensor:
         """(targets, dim) to (targets,): the sum of p log p over all tokens, in nats."""
+        # All scores are needed at once here, unlike in the likelihood.
         log_shares = functional.linear(*self._parts(states)).log_softmax(1)
         return (log_shares.exp() * log_shares).sum(1)
 
@@ -120,12 +123,14 @@ def _suits_log_probabilities(states: Tensor, weight: Tensor) -> bool:
 @kernels.compiled(_compiled_log_probabilities, when=_suits_log_probabilities)
 def log_probabilities(states: Tensor, weight: Tensor) -> Tensor:
     """Return the (rows, ids) log-softmax of (rows, dim) states times a (dim + 1, ids) table whose last row is added."""
+    # A 1 behind each state multiplies the bias, which is the table's last row.
     states = torch.cat([states, states.new_ones(len(states), 1)], dim=1)
     return (states @ weight).log_softmax(1)
 
 
 def _log_totals(states: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """(states,) log of the sum of exp of the scores of all tokens, in blocks of both."""
+    # Blocks of tokens by blocks of states keep the scores in the processor's cache.
     blocks = [*zip(torch.split(weight, _BLOCK[1]), torch.split(bias, _BLOCK[1]), strict=True)]
     totals = [
         torch.stack([log_totals(functional.linear(block_states, *block)) for block in blocks]).logsumexp(0)

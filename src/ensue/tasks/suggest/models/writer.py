@@ -66,6 +66,7 @@ class State(NamedTuple):
     def select(self, index: Tensor) -> State:
         """Rows picked, repeated or put in order, as many for each source; none leaves its source."""
         sources, _, tokens = self.seen.shape
+        # (sources, rows) are flat in the index; as many rows per source stay.
         seen = self.seen.flatten(0, 1).index_select(0, index)
         return self._replace(seen=seen.view(sources, len(index) // max(1, sources), tokens))
 
@@ -178,6 +179,7 @@ class Writer(nn.Module):
     def _copied(self, memory: Memory, weights: Tensor, targets: Tensor) -> Tensor:
         """(tokens,) what attention gives each token of ``targets`` in the source; weights (rows, length, source)."""
         rows = len(targets) // max(1, len(memory.words))
+        # (sources, rows, tokens, source length) True where the target stands in the memory.
         same = memory.words[:, None, None] == targets.view(len(memory.words), rows, targets.shape[1], 1)
         copied: Tensor = (weights * same.view(weights.shape)).sum(2)[targets != PADDING]
         return copied
@@ -185,6 +187,7 @@ class Writer(nn.Module):
     def _mixed(self, written: Tensor, copied: Tensor, vectors: Tensor) -> Tensor:
         """log(g x written + (1 - g) x copied), from the logarithm of the one and the other as it is."""
         assert self.gate is not None
+        # One gate per token, for one or for many words.
         gate = self.gate(vectors).view(-1, *[1] * (written.dim() - 1))
         return torch.logaddexp(written + functional.logsigmoid(gate), _log(copied) + functional.logsigmoid(-gate))
 
@@ -193,6 +196,7 @@ class Writer(nn.Module):
         tree = Tree.of(read, len(memory.words))
         vectors = tree.rows.pad(self._look(tree.ids, tree.depths, read.shape[1]))
         state = self.start(memory, copy=False)
+        # Without itself a padded node would attend to nothing, and its softmax would be NaN.
         itself = torch.eye(tree.rows.length, dtype=torch.bool, device=read.device)  # padding too, or it is not finite
         seen = torch.zeros_like(tree.seen, dtype=vectors.dtype).masked_fill_(~(tree.seen | itself), -torch.inf)
         copying = self.gate is not None
@@ -203,6 +207,7 @@ class Writer(nn.Module):
         written = self.words.log_likelihood(vectors, flat, nodes)
         if weights is None:
             return written
+        # A node's cell among the padded (sources x longest) ones, whose row tells the source.
         cells = nodes if tree.rows.places is None else tree.rows.places[nodes]
         sources = torch.div(cells, tree.rows.length, rounding_mode="floor")
         copied = (weights.mean(2).flatten(0, 1)[cells] * (memory.words[sources] == flat[:, None])).sum(1)
@@ -217,6 +222,7 @@ class Writer(nn.Module):
         none = memory.keys.new_zeros(len(memory.keys), 1, 0)
         same = None
         if copy and self.gate is not None:
+            # Attention on all places of one word is added up by a product with this table.
             same = (memory.words[:, :, None] == memory.words[:, None]) & memory.mask[:, :, None]
             same = same.to(memory.keys.dtype)
         return State(steps, folded, same, tuple(empty for _ in self.layers), none)
@@ -229,6 +235,7 @@ class Writer(nn.Module):
         """Read one token a row: (rows, ids) log-probabilities of the next, and the state after it. Has no gradient."""
         sources, beams, _ = state.seen.shape
         itself = _alone(beams, state.seen.dtype, tokens.device).expand(sources, -1, -1)
+        # The new tokens are behind all others: each row sees its path, and of the new ones its own.
         seen = torch.cat([state.seen, itself], dim=2)
         vectors = self._look(tokens, state.position, state.position + 1).view(sources, beams, self.dim)
         copying = self.gate is not None
@@ -243,6 +250,7 @@ class Writer(nn.Module):
         words = memory.words
         words = words.expand(beams, -1) if sources == 1 else words.repeat_interleave(beams, 0)
         gate = self.gate(vectors)
+        # Words in the source gain by copying; all others keep their part by the gate.
         mixed = torch.logaddexp(
             written.gather(1, words) + functional.logsigmoid(gate), _log(copied) + functional.logsigmoid(-gate)
         )

@@ -153,7 +153,10 @@ def test_what_was_observed_fades_by_halves() -> None:
 
 def test_a_stream_teaches_what_lately_is_worth() -> None:
     """Sessions are random but for the hour's one article: only what came lately tells which it is."""
-    random, made = np.random.default_rng(0), NextPredictor("core", settings={"dim": 8, "negatives": 64}, device="cpu")
+    random, made = (
+        np.random.default_rng(0),
+        NextPredictor("core", settings={"dim": 8, "negatives": 64, "epochs": 6}, device="cpu"),
+    )
     values = [f"v{number}" for number in range(200)]
 
     def hour(number: int) -> Histories:

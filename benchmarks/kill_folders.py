@@ -30,7 +30,7 @@ from ensue.errors import EnsueError
 from ensue.predictor import load
 from ensue.records import History
 from ensue.refresh import refresh
-from ensue.serve.monitoring import Log
+from ensue.serve.monitoring import ServiceLog
 from ensue.serve.server import run as serve_folders
 from ensue.serve.settings import ServeSettings
 from ensue.store import versions
@@ -216,7 +216,9 @@ def served(folder: Path) -> Iterator[tuple[int, int]]:
     def task() -> None:
         os.close(hear)
         with os.fdopen(say, "w") as lines:
-            serve_folders({"m": folder}, port=0, update_token=TOKEN, settings=ServeSettings(keep=100), log=Log(lines))
+            serve_folders(
+                {"m": folder}, port=0, update_token=TOKEN, settings=ServeSettings(keep=100), log=ServiceLog(lines)
+            )
 
     process = forked(task)
     os.close(say)

@@ -210,6 +210,7 @@ class Requests:
 
     def options(self, request: Request[Any]) -> dict[str, object]:
         """Return what the library of connections takes besides method and path."""
+        # The update token replaces the other one; a client without it shows that.
         headers = self._update_headers if request.writes else {}
         headers = headers if request.key is None else {**headers, "idempotency-key": request.key}
         options = {"json": request.body, "headers": headers or None, "timeout": request.seconds}
@@ -258,6 +259,7 @@ class Requests:
 
 def _authorization(variable: str, token: str | None) -> dict[str, str]:
     """Return the header that shows a token, or the one of the environment; none where it is empty."""
+    # An empty text means no token, even where the environment has one.
     secret = os.environ.get(variable, "") if token is None else token
     return {"authorization": f"Bearer {secret}"} if secret else {}
 

@@ -61,11 +61,13 @@ def _strongest(row: Iterable[float], target: int) -> list[Edge]:
 def _along(explanation: Explanation, count: int) -> tuple[list[float], str]:
     """Return the position of each event, the answer a little after the last one, and the title of the axis."""
     times = explanation.times
+    # Without times, or where all are equal, events are at equal distances.
     span = times[-1] - times[0] if times else 0.0
     if span <= 0:
         return [float(number) for number in range(count)], "event"
     size, unit = _unit(span)
     points = [(time - times[0]) / size for time in times]
+    # The answer has no time: it stands a little after the last event.
     return [*points, *[points[-1] + 0.06 * span / size] * (count - len(points))], f"{unit} after the first event"
 
 

@@ -113,6 +113,7 @@ def _label(passage: Passage, word: int) -> str:
 def _bars(passage: Passage, line: _TextRow, row: int) -> Iterator[_Bar]:
     begin = 0
     for word, text in enumerate(line.words, line.start):
+        # Equal weights are 1 / n each, so this is how many times an equal weight a word has.
         even = passage.weights[word] * len(passage.words)
         share = f"{passage.weights[word]:.3f} of its passage, {even:.1f} times an even share"
         hover = f"{html.escape(passage.words[word], quote=False)}: {share}"

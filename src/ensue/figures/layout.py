@@ -49,6 +49,7 @@ def name_rows(
         height: pixels per row, pixels around them, and the least height.
     """
     per_row, around, min_height = height
+    # Row 0 is drawn at the top: people read downwards.
     return figure.update_layout(
         title={"text": title},
         template=TEMPLATE,

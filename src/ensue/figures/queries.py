@@ -57,6 +57,7 @@ def _heat_map(
     values: list[list[float]], title: str, rows: Sequence[str], columns: Sequence[str], legend: str, **options: object
 ) -> go.Figure:
     """Draw (rows, columns) values from 0 up."""
+    # From 0: a scale that begins at the smallest weight would make it look like none.
     heat = go.Heatmap(
         z=values, colorscale="Viridis", zmin=0, xgap=1, ygap=1, colorbar={"title": {"text": legend}}, **options
     )

@@ -20,6 +20,7 @@ def bars(title: str, axis: str, names: Sequence[str], series: Series) -> go.Figu
     """Draw one bar per series and name, side by side, with its value above it."""
     figure = go.Figure()
     for name, values in series.items():
+        # A missing value is a gap, and not a bar of height 0.
         text = ["" if value is None else f"{value:.3g}" for value in values]
         figure.add_bar(x=list(names), y=list(values), name=name, text=text, textposition="outside")
     return _titled(figure, title, axis)

@@ -120,6 +120,7 @@ def refresh(
         old = load(folder)
         candidate = load(folder)
         standing = versions.current(folder)
+        # Records over HTTP are read by what the active model was trained on.
         new: Any = data(old) if callable(data) else data
         ask = Ask(max_drop is not None, standing, follow)
         update: Learn = named(TASKS[candidate.task].update)
@@ -128,6 +129,7 @@ def refresh(
         if result.falls:
             return replace(result, accepted=False)
         trial.learn_rest()
+        # Above all stored versions too: after a rollback the next number is not that of a stored one.
         candidate.metadata.version = number = versions.next_number(folder)
         result = replace(result, version=number)
         # The version is whole before the folder changes: a kill here loses nothing.

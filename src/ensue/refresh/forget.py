@@ -71,6 +71,7 @@ def forget(folder: Path, users: Collection[str], records: object = None) -> Forg
         sweep(folder)
         replaced: list[tuple[Path, dict[str, Contents]]] = []
         for path in _folders(folder):
+            # Each stored version holds the person as well, and can be restored.
             predictor = load(path)
             stream: dict[str, Contents] = {name: read_file(path, name) for name in STREAM if (path / name).exists()}
             reports: list[Forgotten] = []

@@ -75,6 +75,7 @@ class Slice:
         metric = next(iter(old))
         means = {model: _means(columns) for model, columns in (baselines or {}).items()}
         best = max(means, key=lambda model: means[model][metric], default="")
+        # Of the paired differences: both models are scored on the same examples.
         error = standard_error(new[metric] - old[metric])
         num_examples = len(old[metric])
         return cls(name, num_examples, _means(old), _means(new), means.get(best, {}), best, metric, error)
@@ -230,6 +231,7 @@ def link_slices(old: LinkPredictor, new: LinkPredictor) -> tuple[Slice, ...]:
     The network of ``best`` is tested on its own too: what it learns wrong changes no order for a while.
     """
     posts = old.remembered
+    # Without stored posts each article is asked for by its own title.
     if posts is None:
         return _link_slice("titles", _title_ranks(old, old), _title_ranks(new, old))
     scorers = {"remembered": ""}

@@ -1,4 +1,4 @@
-"""In how many of very many texts each term stands, counted some texts at a time."""
+"""Number of texts that hold each term, counted a block of texts at a time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MERGED = 1 << 20
 
 
 class Frequencies(NamedTuple):
-    """(terms,) sorted, and how many of ``num`` texts hold each."""
+    """(terms,) sorted terms, and the number of ``num`` texts that hold each."""
 
     terms: Keys
     seen: Index
@@ -38,11 +38,12 @@ class Frequencies(NamedTuple):
             # Merging is a sort, so several blocks are merged at once.
             pending.append(cls(*np.unique(keys_of(block), return_counts=True), len(block)))
             if sum(len(table.terms) for table in pending) > max(_MERGED, len(total.terms)):
-                total, pending = total.joined(*pending), []
+                total = total.joined(*pending)
+                pending = []
         return total.joined(*pending)
 
     def joined(self, *others: Frequencies) -> Frequencies:
-        """Of all texts together; 3 7 seen 1 1 and 7 9 seen 2 1 are 3 7 9 seen 1 3 1."""
+        """Return the table of all texts together; 3 7 seen 1 1 and 7 9 seen 2 1 are 3 7 9 seen 1 3 1."""
         tables = [table for table in (self, *others) if len(table.terms)]
         num = sum(table.num for table in (self, *others))
         if len(tables) < 2:  # as it is, so that several may hold one table

@@ -97,5 +97,5 @@ def _right(rows: SparseRows) -> Floats:
     # The squared singular values and axes within the subspace; eigh returns the smallest first.
     powers, axes = np.linalg.eigh(across.T @ across)
     largest: Index = np.flatnonzero(powers > _MIN_LENGTH * max(powers[-1] if width else 0.0, _MIN_LENGTH))[::-1][:SIZE]
-    right: Floats = across @ (axes[:, largest] / np.sqrt(powers[largest]))
-    return right
+    right_vectors: Floats = across @ (axes[:, largest] / np.sqrt(powers[largest]))
+    return right_vectors

@@ -302,7 +302,7 @@ class _Columns:
 
 
 class KnownWords(dict[str, bool]):
-    """Whether all terms of a word are in some tables; looked up when it is first asked for, and then stored.
+    """Words by whether all their terms are in some tables; each is looked up once.
 
     Args:
         tables: sorted keys of terms.

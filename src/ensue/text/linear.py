@@ -32,7 +32,8 @@ Number = TypeVar("Number", bound=np.floating)
 Strength = Annotated[float, Field(ge=1e-12, le=1e12)]
 """Weight of the data relative to the penalty, scikit-learn's ``C``."""
 _MAX_STEPS, _MAX_PASSES = 100, 200
-_MAX_GRADIENT, _MIN_STEP_LENGTH = 1e-6, 1e-6
+_MAX_GRADIENT = 1e-6
+_MIN_STEP_LENGTH = 1e-6
 
 
 class Linear(NamedTuple):
@@ -141,7 +142,8 @@ class _Objective:
     def __init__(
         self, rows: SparseRows | Array, targets: Index, num_labels: int, first_scores: Array, penalty: Array
     ) -> None:
-        self.rows, self.backward = rows, rows.T
+        self.rows = rows
+        self.backward = rows.T
         self.first_scores = first_scores
         self.penalty = penalty
         self.one_hot = np.eye(num_labels, dtype=penalty.dtype)[targets][:, -first_scores.shape[1] :]
@@ -204,7 +206,8 @@ def _solve(objective: _Objective, point: Array) -> Array:
             length /= 2
             if length < _MIN_STEP_LENGTH:  # no lower within rounding
                 return point
-        point, products = moved, moved_products
+        point = moved
+        products = moved_products
         loss = new_loss
     return point
 

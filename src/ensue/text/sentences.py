@@ -80,7 +80,7 @@ def _ends(text: str, start: int, mark: re.Match[str], *, cased: bool) -> bool:
 
 
 def _holds(word: str, after: str, *, alone: bool) -> bool:
-    """Whether a full stop after this word belongs to it; ``alone``: the word opens its sentence."""
+    """Return whether a full stop after this word belongs to it; ``alone``: the word opens its sentence."""
     plain = word.lower()
     if plain in _BEFORE_NAMES or (alone and word.isdigit()):
         return True

@@ -140,13 +140,15 @@ def pair_terms(texts: pl.Series, stop: Collection[str] = STOP_WORDS, *, cut: int
         cells = []
         # Shifting the column of words by the distance puts the two words of each pair side by side.
         for distance in range(1, APART + 1):
-            first_words, second_words = keys[:-distance], keys[distance:]
+            first_words = keys[:-distance]
+            second_words = keys[distance:]
             is_pair = (
                 (block_owners[:-distance] == block_owners[distance:])
                 & (first_words != second_words)
                 & ~(is_stop[:-distance] & is_stop[distance:])
             )
-            first_words, second_words = first_words[is_pair], second_words[is_pair]
+            first_words = first_words[is_pair]
+            second_words = second_words[is_pair]
             # The smaller key comes first, so that a pair has one hash in either order.
             pairs = scrambled(scrambled(np.minimum(first_words, second_words)) + np.maximum(first_words, second_words))
             cells.append(

@@ -62,7 +62,7 @@ _COUNTED = tuple(re.compile(pattern.replace("$)", r"\Z)")) for pattern in (_ALON
 _HOLD = rf"\b((?i:{_ABBREVIATIONS})|[A-HJ-Z])\.\s"
 _HELD = "\ue000"
 _ODD_SPACES = r"^$|^ | $|  |[^\S ]"
-"""What stands in a text whose words are not what stands between its spaces."""
+"""Pattern of texts that cannot be split at single spaces."""
 _END = r"([.!?…]['\"”’)\]]*)\s|([。！？｡][”’」』）]*)"
 
 
@@ -248,7 +248,8 @@ def split_words(column: pl.Series, *, lower: bool = True, sentences: bool = Fals
         is_first = np.concatenate([[True], owners[1:] != owners[:-1]])[: len(owners)]
         is_empty = np.bincount(owners, lengths, minlength=1)[owners] == 0 if len(owners) else np.zeros(0, bool)
         stays = (lengths > 0) | (is_first & is_empty)
-        owners, lengths = owners[stays], lengths[stays]
+        owners = owners[stays]
+        lengths = lengths[stays]
     num_texts = int(owners[-1]) + 1 if len(owners) else 0
     flat = words.explode(empty_as_null=False)
     return Words(flat, offsets_of(lengths), offsets_of(np.bincount(owners, minlength=num_texts)))
@@ -286,8 +287,8 @@ def _few_by_rule(column: pl.Series, *, sentences: bool) -> tuple[list[str], list
 def _sentences(column: pl.Series) -> pl.Series:
     """(texts,) lists of sentences."""
     # Stops that end no sentence are hidden while sentences are split, then put back.
-    held = column.str.replace_all(_HOLD, f"${{1}}.{_HELD}")
-    ended = held.str.replace_all(_END, f"${{1}}${{2}} {BREAK} ").str.replace_all(_HELD, " ", literal=True)
+    protected = column.str.replace_all(_HOLD, f"${{1}}.{_HELD}")
+    ended = protected.str.replace_all(_END, f"${{1}}${{2}} {BREAK} ").str.replace_all(_HELD, " ", literal=True)
     marked = column.str.contains(BREAK, literal=True)
     return column.zip_with(marked, ended).str.split(BREAK)
 
@@ -302,15 +303,15 @@ def _words(column: pl.Series, tokenised: pl.Series, lower: bool) -> pl.Series:
         return _running(frame, rule)
     plain = frame.select(rule).to_series()
     positions = np.arange(len(column))
-    others = (~tokenised).arg_true()
+    unsplit = (~tokenised).arg_true()
     # Only texts whose words are not separated by spaces need patterns.
-    running = column.gather(others)
+    running = column.gather(unsplit)
     if _is_few(running):  # and not by expressions, which take longer to make than to find words in so few
         lists = pl.Series(_few_words(running.to_list(), [False] * len(running), lower), dtype=pl.List(pl.String))
     else:
-        lists = _running(frame[others], rule)
+        lists = _running(frame[unsplit], rule)
     # Put the texts back in order: others come from behind the plain ones.
-    positions[others.to_numpy()] = len(column) + np.arange(len(others))
+    positions[unsplit.to_numpy()] = len(column) + np.arange(len(unsplit))
     spaced = pl.concat([plain, lists.list.join(" ")]).gather(positions)  # no word holds a space
     return spaced.str.extract_all(r"\S+") if spaced.str.contains(_ODD_SPACES).any() else spaced.str.split(" ")
 

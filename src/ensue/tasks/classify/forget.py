@@ -29,9 +29,9 @@ def forget_users(
     forgotten = Forgotten()
     if records is None or not len(records[0]):
         return forgotten
-    mine, others = records
-    complete = remove_hashes(state, forgotten, text_hashes(mine), text_hashes(others), "texts")
-    texts_of_others = {text for column in others.texts for text in column}
+    mine, other_texts = records
+    complete = remove_hashes(state, forgotten, text_hashes(mine), text_hashes(other_texts), "texts")
+    texts_of_others = {text for column in other_texts.texts for text in column}
     # A text that someone else wrote too is not the person's alone.
     texts = {text for column in mine.texts for text in column} - texts_of_others
     remove_examples(state, forgotten, lambda shown: not texts.intersection(shown))
@@ -45,7 +45,7 @@ def forget_users(
         state.remembered = remaining if stays.any() else None
         forgotten.add(TABLES, "remembered texts", int((~stays).sum()))
     if complete:
-        others_ids = np.concatenate([side.ids for side in state.encode(others)])
+        others_ids = np.concatenate([side.ids for side in state.encode(other_texts)])
         remove_words(state, forgotten, np.setdiff1d(np.concatenate([side.ids for side in my_sides]), others_ids))
     else:
         note_remaining_words(forgotten, "texts")

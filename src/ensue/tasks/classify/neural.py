@@ -21,7 +21,7 @@ from ensue.tasks.classify.passages import Batch, Output, PassageBatches
 GROUP_WORDS = 6000
 """Number of words of a batch in prediction."""
 Graph = tuple[tuple[float, ...], ...]
-Part = TypeVar("Part")
+Task = TypeVar("Task")
 
 
 def scores(network: Network, passages: PassageBatches, num_labels: int, device: torch.device) -> Floats:
@@ -43,7 +43,7 @@ def run(network: Network, batch: Batch, device: torch.device) -> Output:
         return evaluating(network)(batch.to(device))
 
 
-def run_parallel(run: Callable[[Part], None], parts: Iterable[Part]) -> None:
+def run_parallel(run: Callable[[Task], None], parts: Iterable[Task]) -> None:
     """Call ``run`` on every part, on as many threads as torch may use; inside, torch uses one.
 
     Args:

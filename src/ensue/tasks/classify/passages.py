@@ -101,19 +101,19 @@ class PassageBatches(Passages):
         """The records ``index`` as padded tensors on the CPU."""
         texts = self.texts(index)
         counts = self.first[texts + 1] - self.first[texts]
-        chosen = ranges(self.first[texts], counts)
+        numbers = ranges(self.first[texts], counts)
         if self.documents:
             cut = Chunks(np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)]))
-            sentences = padded_blocks(cut.starts, cut.lengths, np.arange(len(chosen)), MAX_WORDS, MAX_PAIRS)
+            sentences = padded_blocks(cut.starts, cut.lengths, np.arange(len(numbers)), MAX_WORDS, MAX_PAIRS)
             owners, sizes = cut.owners, cut.lengths
         else:
             sentences = ()
             owners = np.repeat(np.arange(len(texts)), counts)
-            sizes = self.sizes[chosen]
+            sizes = self.sizes[numbers]
         # The parts of a text that was cut are averaged by their number of items.
         shares = sizes / np.bincount(owners, sizes, len(texts))[owners]
         return Batch(
-            self.blocks(chosen),
+            self.blocks(numbers),
             sentences,
             torch.from_numpy(owners),
             torch.from_numpy(shares.astype(np.float32)),

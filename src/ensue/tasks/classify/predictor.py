@@ -110,8 +110,8 @@ def restore(state: ClassifyState, fitted: Fitted, folder: Path) -> None:
         raise ValueError(f"{TREE} belongs to another model")
     if fitted.vectors is not None and fitted.vectors.num_sides != num_sides:
         raise ValueError(f"{TREE} belongs to another model")
-    parts = {*state.counting, *([blend.NETWORK] if state.model_name == "blend" else [])}
-    if not {*(metadata.blend or ())} <= parts or (metadata.blend is None) == (state.model_name == "blend"):
+    components = {*state.counting, *([blend.NETWORK] if state.model_name == "blend" else [])}
+    if not {*(metadata.blend or ())} <= components or (metadata.blend is None) == (state.model_name == "blend"):
         raise ValueError("the weights of the blend belong to another model")
     if metadata.residual and not ("vectors" in state.counting and "vectors" in metadata.temperature):
         raise ValueError("the word vectors that the network adds to are missing")
@@ -134,8 +134,8 @@ def stored_data(summary: Mapping[str, Any]) -> list[str]:
     prints = "a 64-bit fingerprint of each text there, to detect test texts that are in the training data"
     lines = [f"{words}, and {prints}."]
     if num:
-        what = f"up to {num:,} held-out texts as word ids, with their labels, in `baselines.safetensors`"
-        lines.append(f"- {what}, to test updates on; `ensue fit --set remembered=0` stores none.")
+        remembered = f"up to {num:,} held-out texts as word ids, with their labels, in `baselines.safetensors`"
+        lines.append(f"- {remembered}, to test updates on; `ensue fit --set remembered=0` stores none.")
     return lines
 
 

@@ -48,16 +48,16 @@ Scale = Annotated[float, Field(ge=1e-12, le=1e12)]
 
 @dataclass(kw_only=True)
 class Metadata(SharedMetadata):
-    """What a classifier learned, and how it did on held-out texts."""
+    """Training data of a classifier, and its results on held-out texts."""
 
     texts: Count
     """Learned so far."""
     labels: Annotated[list[str], Field(min_length=2)]
     """In the order of the columns of scores."""
     paired: bool
-    """Whether pairs of texts were learned."""
+    """True if the training data holds pairs of texts."""
     architecture: Annotated[str, Field(pattern="^(flat|hierarchical|pair)$")]
-    """What the data made of ``architecture="auto"``: flat, hierarchical or pair."""
+    """Architecture that was chosen for the data: flat, hierarchical or pair."""
     temperature: dict[str, Scale]
     """By model, what its scores are divided by; 1 for those left out."""
     strength: dict[str, Scale]
@@ -67,15 +67,15 @@ class Metadata(SharedMetadata):
     validation_accuracy: dict[str, float]
     """By model, on held-out texts."""
     notes: list[str]
-    """What who trains should know."""
+    """Sentences for the person who trains the model."""
     encoder: Annotated[list[float], Field(min_length=1, max_length=8)] | None = None
-    """What the sentence encoder makes of a text that is always the same, so that no other takes its place."""
+    """Probe of the sentence encoder, by which it is recognised."""
     known_vectors: Count = 0
     """Words that have a vector in the file."""
     log: list[dict[str, int | float]] = field(default_factory=list)
     """A row an epoch: accuracy, loss, and how fast the word graphs mix."""
     residual: bool = False
-    """Whether the network's scores are added to those of the mean-vector row."""
+    """True if the network's scores are added to those of the mean-vector baseline."""
     blend: Annotated[dict[str, Weight], Field(min_length=1)] | None = None
     """The weight of each model in the pool; ``None`` where nothing is pooled."""
 
@@ -136,12 +136,12 @@ class ClassifyState(State[Network]):
 
     @property
     def architecture(self) -> str:
-        """What the data made of ``architecture="auto"``."""
+        """The architecture that was chosen for the data."""
         return self.metadata.architecture
 
     @property
     def documents(self) -> bool:
-        """Whether texts are read sentence by sentence."""
+        """True if texts are read sentence by sentence."""
         return self.architecture == "hierarchical" or self.encoder is not None
 
     def encode(self, texts: Texts) -> Sides:

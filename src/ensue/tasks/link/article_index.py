@@ -126,6 +126,7 @@ class ArticleIndex:
         """Make the weighted terms: those of heads and BM25 have the columns of the whole articles."""
         self.lexical, self._known_words = {}, None
         for name, kind in KINDS.items():
+            # BM25 weighs the counts of words.
             terms = self.terms[name.replace("bm25", "words")]
             self.lexical[name] = terms.weighted_by(kind, self.lexical.get(terms.counted))
 
@@ -133,6 +134,7 @@ class ArticleIndex:
 def heads(articles: Articles) -> pl.Series:
     """Return what most posts repeat: the title and the first paragraph; without a title, three paragraphs."""
     titled = (articles.titles != "") & (articles.titles != articles.bodies)
+    # Paragraphs end at a line break.
     paragraphs = articles.bodies.str.strip_chars().str.extract_all(r"[^\n]+")
     first, three = (paragraphs.list.head(num).list.join("\n") for num in (1, 3))
     return (articles.titles + "\n" + first).zip_with(titled, three)

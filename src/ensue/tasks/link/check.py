@@ -30,16 +30,16 @@ class LinkFindings:
     understood: tuple[PostsReport, PostsReport] | PostsReport
     """Reports on the articles and on the posts, or on the one file."""
     median_words: int
-    """Of articles, or of posts in a file of posts alone."""
+    """Median of the articles, or of the posts in a file of posts alone."""
     longest_words: int
     near_copies: int
     """Texts of the posts, or of the one file, that nearly repeat an earlier one."""
     rows: tuple[Post, ...]
     warnings: tuple[str, ...]
     kind: str | None = None
-    """Of a file alone: ``posts`` or ``articles``."""
+    """``posts`` or ``articles``, of a file alone."""
     texts: int | None = None
-    """Of a file alone: number of texts."""
+    """Number of texts of a file alone."""
     articles: int | None = None
     posts: int | None = None
     links: int | None = None
@@ -120,6 +120,7 @@ def _with_links(findings: LinkFindings, corpus: Corpus, others: Mapping[str, Cor
     posts = corpus.posts
     pairs, num_unknown = posts.pairs(corpus.articles)
     train = _training_part(corpus)
+    # Parts of the file are compared with its training part.
     file_splits = {name: corpus.part(name) for name in sorted(corpus.parts - {"train"}) if "train" in corpus.parts}
     splits = {name: link_leaks(train.posts, split.posts) for name, split in {**file_splits, **others}.items()}
     # Copies of headlines are found by title alone, so they say little about a model.

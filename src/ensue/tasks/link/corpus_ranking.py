@@ -33,22 +33,22 @@ from ensue.text.sparse import SparseRows
 MAX_QUOTED = 1000
 """Posts from the best down whose sentence is looked for; below that the reader has long stopped."""
 COLUMNS = ("probability", "article", "sentence", "copy_of")
-"""What the output has beside the input's columns; ``score`` where there are no probabilities."""
+"""Columns that are added to those of the input; ``score`` where there are no probabilities."""
 EVEN = 0.5
 LABEL_NAMES = {1: "yes", 0: "no", -1: "unsure"}
 
 
 @dataclass(frozen=True, slots=True)
 class FileLabels:
-    """What labels in a file of posts are to its ranking; one that names no article of the story counts as a no."""
+    """Labels in a file of posts, as its ranking uses them; one that names no article of the story counts as a no."""
 
     story: int
     """Posts that are labelled as about the story."""
     learned: int
-    """Those among them that the model was trained on."""
+    """Number of them that the model was trained on."""
     taught: bool
-    """Whether the probabilities were learned from these labels; what a cut catches is then told of each fold of the
-    posts by a calibration that the other folds taught."""
+    """True if the probabilities were fitted to these labels; precision and recall of the cut are then those of each
+    fold of the posts under a calibration that was fitted to the other folds."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +92,7 @@ class RankedCorpus:
         return self.table_of(self.order[:num])
 
     def repeats(self) -> dict[int, int]:
-        """Of posts that others repeat, how many do."""
+        """Return the number of copies of each post that others repeat."""
         best, counts = np.unique(self.copies, return_counts=True)
         return {post: num - 1 for post, num in zip(best.tolist(), counts.tolist(), strict=True) if num > 1}
 
@@ -126,7 +126,7 @@ class RankedCorpus:
         return self.posts.select(self.order).beside(self.table(), flat)
 
     def review_start(self) -> tuple[Floats, SparseRows]:
-        """What a review starts from: log-odds of the posts, and their TF-IDF rows."""
+        """Return the start of a review: log-odds of the posts, and their TF-IDF rows."""
         lexical = Lexical.of("words", self.posts.texts)
         spread = float(self.scores.std()) or 1.0
         # A rough prior: a post two deviations above the mean belongs as likely as not.
@@ -143,7 +143,7 @@ class RankedCorpus:
         labels: npt.NDArray[np.bool_],
         votes: Mapping[int, Mapping[str, int]] | None = None,
     ) -> RankedCorpus:
-        """The same posts ranked anew by the labels of a review; those that were read are sure.
+        """Return the posts ranked again by the labels of a review; posts that were read are certain.
 
         Args:
             start: of :meth:`review_start`.
@@ -212,7 +212,7 @@ def rank(
 
 
 def labels_of(state: LinkState, articles: Articles, posts: Posts) -> FileLabels | None:
-    """What labels of posts are to a ranking of them for a story; ``None`` where none tells one post from another."""
+    """Return the labels of posts for a story; ``None`` where all posts have the same label."""
     related = _related(articles, posts)
     if not related.any() or related.all():
         return None

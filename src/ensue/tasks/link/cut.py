@@ -95,6 +95,7 @@ def suggested_cut(scores: Floats, name: str) -> SuggestedCut | None:
         return None
     cut = walked_cut(scores, background)
     if background.trust:
+        # A weighted mean of the logarithms of both cuts.
         cut = float(np.exp(background.trust * np.log(background.fixed) + (1 - background.trust) * np.log(cut)))
     low = background.low * cut
     high = background.high * cut
@@ -107,6 +108,7 @@ def walked_cut(scores: Floats, known: Background) -> float:
     ranked = np.sort(scores)[::-1]
     # Share of the background above each score, so its number among all posts.
     tail = known.survival(placed(ranked, known.shift))
+    # Post k adds one; twice the expected number of background posts is subtracted.
     gain = np.arange(1, len(ranked) + 1) - 2 * len(ranked) * tail
     last = int(gain.argmax()) if gain.max() > 0 else 0
     return max(float(ranked[last]), _TINY)

@@ -43,6 +43,7 @@ def forget_users(
     mine, other_posts = records
     complete = remove_hashes(state, forgotten, training_hashes(mine), training_hashes(other_posts), "posts")
     words = state.article_index.word_terms
+    # Words that only the person's posts have.
     own_terms = np.intersect1d(state.post_terms, np.setdiff1d(words(mine.texts), words(other_posts.texts)))
     state.post_terms = np.setdiff1d(state.post_terms, own_terms)
     forgotten.add(TABLES, "fingerprints of words that nobody else used", len(own_terms))
@@ -54,6 +55,7 @@ def forget_users(
         forgotten.add(TABLES, "remembered posts", state.remembered.num - len(remaining))
         state.remembered = state.remembered.select(remaining) if len(remaining) else None
         state.metadata.remembered = len(remaining)
+    # Vectors of posts are next to the folder.
     if (path := index_of(folder)).exists():
         index = VectorIndex.open(path)
         forgotten.add(path.name, "vectors of posts", index.remove(mine.ids))

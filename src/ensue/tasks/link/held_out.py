@@ -89,6 +89,7 @@ def _chosen(state: LinkState, labelled: Corpus, names: list[str]) -> tuple[Corpu
     """The posts that taught, and what they chose of some scores."""
     posts = encode_posts(state, labelled.posts, state.model_name)
     scores = np.empty((len(labelled), len(state.article_index), len(names)), np.float32)
+    # One score after the other, so that only one is in 64 bits at a time.
     for column, (_, values) in enumerate(features(state, posts, names)):
         scores[:, :, column] = values
     words = posts.terms["words"]
@@ -97,6 +98,7 @@ def _chosen(state: LinkState, labelled: Corpus, names: list[str]) -> tuple[Corpu
     is_validation = (labelled.posts.parts == "valid").to_numpy() if labelled.posts.parts is not None else None
     if is_validation is not None and not is_alike(data, is_validation, state.seed):
         labelled = labelled.select(is_validation)
+        # Renumbered, because posts without validation labels are left out.
         words = chosen_terms(words, np.flatnonzero(is_validation))
         data = Labelled(names, scores[is_validation], labelled.related, folds(state, labelled), words, lexical)
     return labelled, select_weights(data, state.seed, together=state.shared.cross_post_prior)

@@ -54,6 +54,7 @@ class Quotes:
             article: index of the article.
         """
         low, high = self.offsets[article : article + 2].tolist()
+        # The sentences of one article are side by side.
         scores = cosines[low:high]
         return self.sentences[low + int(scores.argmax())] if len(scores) and scores.max() > 0 else ""
 
@@ -65,6 +66,7 @@ class Quotes:
             articles: (posts,) index of the article whose sentences are compared.
         """
         matches: list[str] = []
+        # A block of cosines stays in memory, whatever the number of sentences.
         step = max(1, _CELLS // max(len(self.sentences), 1))
         for low in range(0, len(posts), step):
             cosines = self.cosines(posts[low : low + step])

@@ -89,9 +89,9 @@ class LinkSettings(Settings):
 
     @property
     def least_count(self) -> int:
-        """How often a word must occur.
+        """Minimum number of occurrences of a word.
 
-        Of one that occurs once nothing is learned, but of its pieces: without labels posts outside PolitiFact's test
+        A word that occurs once is better read as pieces: without labels posts outside PolitiFact's test
         part are ranked better so (MRR .407 to .414).
         """
         return self.min_count or (2 if self.bag else 1)

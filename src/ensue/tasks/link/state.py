@@ -174,8 +174,8 @@ class LinkState(State["Linker"]):
         self.weights: dict[str, float] = {}
         """Weight of each standardised score (model best)."""
         self.prior_strength = 0.0
-        """Of ``best``: how much posts of one corpus tell which articles are discussed, from 0 to 1; or, down to -1,
-        which are taken by others."""
+        """Strength of the cross-post prior of ``best``: from 0 to 1, articles that other posts discuss are likelier;
+        down to -1, less likely."""
         self.neighbour_weight = 0.0
         """Weight of the articles of posts with the same rare words (model best)."""
         self.null_logit = 0.0

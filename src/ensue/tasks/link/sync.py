@@ -58,6 +58,7 @@ def sync(state: LinkState, posts: Posts, folder: Path, progress: Callable[[int, 
         index = VectorIndex.create(path, state.article_index.vectors.shape[1], encoder, like=folder)
     # Posts that left the corpus must not be found.
     deleted = index.remove(index.rows.ids.filter(~index.rows.ids.is_in(posts.ids.implode())))
+    # A text that changed under its id is encoded again.
     hashes = text_hashes(posts.texts)
     new = np.flatnonzero(index.is_new(posts.ids, hashes))
     committed = time.monotonic()
@@ -70,6 +71,7 @@ def sync(state: LinkState, posts: Posts, folder: Path, progress: Callable[[int, 
         if (started := time.monotonic()) - committed > interval:
             index.save()
             committed = time.monotonic()
+            # Writing must not take more than a fraction of the time.
             interval = max(COMMIT_INTERVAL, (committed - started) / COMMIT_FRACTION)
         if progress is not None:
             progress(low + len(batch), len(new))

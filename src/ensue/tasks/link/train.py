@@ -124,6 +124,7 @@ def example(state: LinkState, valid: Corpus, index: int) -> Example | None:
 
 def _both(first: Posts, second: Posts) -> Posts:
     """Return the posts of both as the parts train and valid, without the file they were read from."""
+    # Links of the second posts begin where those of the first end.
     offsets = np.concatenate([first.offsets, first.offsets[-1] + second.offsets[1:]])
     texts, ids, links = (pl.concat([getattr(first, name), getattr(second, name)]) for name in ("texts", "ids", "about"))
     return Posts(texts, ids, links, offsets, pl.Series(["train"] * len(first) + ["valid"] * len(second)))

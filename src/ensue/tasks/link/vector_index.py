@@ -217,6 +217,7 @@ class VectorIndex:
         lists = self._inverted_lists()
         rows = self.rows
         units = _unit_rows(vectors).astype(np.float16)
+        # Numbers are never reused, for faiss refers to vectors by them.
         first = rows.numbers[-1] + 1 if len(self) else 0
         numbers = np.arange(first, first + len(ids))
         self.rows = replace(
@@ -261,6 +262,7 @@ class VectorIndex:
         if not len(self) or (num_lists is not None and num_lists < 1):
             raise SettingError("lists need at least one text, and there must be at least one list")
         faiss = topk.import_faiss()
+        # faiss warns where a centroid has fewer vectors to be trained on.
         num_lists = max(1, min(num_lists or round(len(self) ** 0.5), len(self) // MIN_ROWS_PER_LIST))
         # k-means needs a sample only, evenly spaced over all vectors.
         step = max(1, len(self) // (MIN_ROWS_PER_LIST * num_lists))
@@ -342,6 +344,7 @@ class VectorIndex:
         rows = pl.DataFrame({"id": ids}).join(stored, on="id", how="left", maintain_order="left")["row"]
         if rows.null_count():
             raise SettingError(f"id {ids.filter(rows.is_null())[0]!r} is not in the index; add its vector first")
+        # Gather from each chunk the rows that lie inside it.
         indices = rows.to_numpy()
         vectors = np.empty((len(ids), self.rows.dim), np.float32)
         for span, chunk in self.rows.chunks():
@@ -364,6 +367,7 @@ class VectorIndex:
             require_sum(self.folder, LISTS, sums_of(self.folder).get(LISTS, ""), chunks(file))
         with damage(self.folder):
             lists = faiss.read_index(str(path), faiss.IO_FLAG_MMAP if mapped else 0)
+            # Lists of other vectors would return wrong ids.
             sizes = lists.d, lists.ntotal, lists.nlist
             if sizes != (self.rows.dim, len(self), self.rows.num_lists):
                 raise ValueError(f"{LISTS}: holds the lists of other vectors")

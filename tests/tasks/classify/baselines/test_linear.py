@@ -105,7 +105,7 @@ def test_the_overlap_of_a_pair_by_hand() -> None:
 
 
 def test_grams_that_few_texts_hold_go_where_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ensue.tasks.classify.baselines.tfidf.MOST", 3)
+    monkeypatch.setattr("ensue.tasks.classify.baselines.tfidf.MAX_GRAMS", 3)
     column = ["a b", "a b", "a", "c", "d"]  # held: a 3, b 2, "a b" 2, c 1, d 1; runs " a ", " b ", " c ", " d "
     tokenizer = Tokenizer.fit([pl.Series(column)])
     model = tfidf(2, 1.0, tokenizer)

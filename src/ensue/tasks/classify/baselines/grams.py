@@ -63,30 +63,30 @@ def require_grams(name: str, keys: Index, num_words: int) -> None:
     require_ids(f"the last word of {name}", words & (2**31 - 1), num_words)
 
 
-def join(parts: list[Grams]) -> Grams:
+def join(tables: list[Grams]) -> Grams:
     """All of them."""
-    return Grams(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+    return Grams(*(np.concatenate(columns) for columns in zip(*tables, strict=True)))
 
 
 def word_grams(sides: Sides) -> Grams:
     """Words and pairs of neighbours, each side's apart; a word that is not known parts its neighbours."""
-    parts, base = [], 0
+    tables, base = [], 0
     for side, tokens in enumerate(sides):
         owner = np.repeat(np.arange(len(tokens)), tokens.lengths)
         ids = tokens.ids.astype(np.int64)
-        places = np.arange(len(tokens.ids)) + base
-        known = ids != UNKNOWN
+        positions = np.arange(len(tokens.ids)) + base
+        is_known = ids != UNKNOWN
         # Two words are neighbours if both are in the vocabulary and in the same text.
-        beside = known[1:] & known[:-1] & (owner[1:] == owner[:-1])
+        is_pair = is_known[1:] & is_known[:-1] & (owner[1:] == owner[:-1])
         # A word is its id in the lowest bits; a pair has its first word above them.
-        keys = np.concatenate([ids[known], ((ids[:-1] << 31) + ids[1:])[beside]]) + (side << SIDE)
+        keys = np.concatenate([ids[is_known], ((ids[:-1] << 31) + ids[1:])[is_pair]]) + (side << SIDE)
         texts, first, last = (
-            np.concatenate([single[known], double[beside]])
-            for single, double in ((owner, owner[1:]), (places, places[:-1]), (places, places[1:]))
+            np.concatenate([single[is_known], double[is_pair]])
+            for single, double in ((owner, owner[1:]), (positions, positions[:-1]), (positions, positions[1:]))
         )
-        parts.append(Grams(keys, texts, first, last))
+        tables.append(Grams(keys, texts, first, last))
         base += len(ids)
-    return join(parts)
+    return join(tables)
 
 
 class Distinct(NamedTuple):
@@ -102,10 +102,10 @@ class Distinct(NamedTuple):
     def of(cls, tokens: Tokens, base: int) -> Distinct:
         """Return the grams of a side whose first word is at ``base``."""
         owner = np.repeat(np.arange(len(tokens)), tokens.lengths)
-        known = np.flatnonzero(tokens.ids != UNKNOWN)
+        in_vocabulary = np.flatnonzero(tokens.ids != UNKNOWN)
         # Text and word as one number: sorted by text, then by id, each once.
-        cells, at = np.unique((owner[known] << 31) + tokens.ids[known], return_index=True)
-        return cls(cells >> 31, cells & (2**31 - 1), known[at] + base)
+        cells, first_rows = np.unique((owner[in_vocabulary] << 31) + tokens.ids[in_vocabulary], return_index=True)
+        return cls(cells >> 31, cells & (2**31 - 1), in_vocabulary[first_rows] + base)
 
     @property
     def cells(self) -> Index:
@@ -121,14 +121,21 @@ def shared_grams(sides: Sides) -> Grams:
     """Return the grams of pairs: shared, only in one text, and different at the same place."""
     first = Distinct.of(sides[0], 0)
     second = Distinct.of(sides[1], len(sides[0].ids))
-    common, left, right = np.intersect1d(first.cells, second.cells, assume_unique=True, return_indices=True)
-    both = Grams((common & (2**31 - 1)) + (SHARED << KIND), common >> 31, first.places[left], second.places[right])
-    only = [side.keep(~np.isin(np.arange(len(side.ids)), taken)) for side, taken in ((first, left), (second, right))]
-    alone = [
-        Grams(own.ids + (ALONE << KIND) + (side << SIDE), own.texts, own.places, own.places)
-        for side, own in enumerate(only)
+    common, first_rows, second_rows = np.intersect1d(first.cells, second.cells, assume_unique=True, return_indices=True)
+    shared = Grams(
+        (common & (2**31 - 1)) + (SHARED << KIND), common >> 31, first.places[first_rows], second.places[second_rows]
+    )
+    only = [
+        side.keep(~np.isin(np.arange(len(side.ids)), indices))
+        for side, indices in ((first, first_rows), (second, second_rows))
     ]
-    return join([both, *alone, _across(*(own.keep(_first_few(own, CROSSED)) for own in only), num_texts=len(sides[0]))])
+    alone = [
+        Grams(words.ids + (ALONE << KIND) + (side << SIDE), words.texts, words.places, words.places)
+        for side, words in enumerate(only)
+    ]
+    return join(
+        [shared, *alone, _across(*(words.keep(_first_few(words, CROSSED)) for words in only), num_texts=len(sides[0]))]
+    )
 
 
 def _first_few(words: Distinct, most: int) -> Index:
@@ -145,7 +152,7 @@ def _across(first: Distinct, second: Distinct, *, num_texts: int) -> Grams:
     sizes = [np.bincount(side.texts, minlength=num_texts) for side in (first, second)]
     # Repeat each first word once per second word of its text, and list those second words.
     starts = offsets_of(sizes[1])[:-1]
-    left = np.repeat(np.arange(len(first.ids)), sizes[1][first.texts])
-    right = ranges(starts[first.texts], sizes[1][first.texts])
-    keys = (first.ids[left] << 31) + second.ids[right] + (ACROSS << KIND)
-    return Grams(keys, first.texts[left], first.places[left], second.places[right])
+    first_rows = np.repeat(np.arange(len(first.ids)), sizes[1][first.texts])
+    second_rows = ranges(starts[first.texts], sizes[1][first.texts])
+    keys = (first.ids[first_rows] << 31) + second.ids[second_rows] + (ACROSS << KIND)
+    return Grams(keys, first.texts[first_rows], first.places[first_rows], second.places[second_rows])

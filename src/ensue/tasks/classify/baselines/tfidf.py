@@ -3,7 +3,7 @@
 Each kind of gram (``grams``) of each side is a block of its own: (1 + ln tf) times scikit-learn's smooth idf, every
 block of a text of length 1, as in a ``FeatureUnion`` of ``TfidfVectorizer(sublinear_tf=True)``, under its
 ``LogisticRegression``. Of pairs, the grams that they share and do not share are blocks too, and ``overlap`` stands
-beside them. A gram of a kind of which there are more than ``MOST`` must stand in so many texts that fewer remain.
+beside them. A gram of a kind of which there are more than ``MAX_GRAMS`` must stand in so many texts that fewer remain.
 
 ``overlap`` are hat functions over [0, 1] of the overlap and the lengths of both texts. A share of 0.5 is not half of
 what a share of 1 says, so each number becomes the heights of hats at 0, 0.2, … 1, of which two at most are above 0 and
@@ -67,13 +67,13 @@ def overlaps(sides: Sides, spelled: SpelledWords, idf: Floats) -> Floats:
     num = len(sides[0])
     words = [Distinct.of(tokens, 0) for tokens in sides]
     common = np.intersect1d(words[0].cells, words[1].cells, assume_unique=True)
-    parts = [
-        (_count(common >> 31, num), *(_count(own.texts, num) for own in words)),
-        (_count(common >> 31, num, idf[common & _LOW]), *(_count(own.texts, num, idf[own.ids]) for own in words)),
+    counts = [
+        (_count(common >> 31, num), *(_count(side.texts, num) for side in words)),
+        (_count(common >> 31, num, idf[common & _LOW]), *(_count(side.texts, num, idf[side.ids]) for side in words)),
         _neighbours(sides),
         _ngrams(sides, spelled),
     ]
-    numbers = [share for part in parts for share in _shares(*part)]
+    numbers = [fraction for triple in counts for fraction in _shares(*triple)]
     first, second = (np.log1p(tokens.lengths) for tokens in sides)
     numbers += [first / 6, second / 6, (first - second) / 4 + 0.5]
     # Distance of each number to each of the bends; a hat falls to 0 at the next bend.
@@ -86,25 +86,30 @@ def _count(texts: Index, num: int, weights: Floats | None = None) -> Floats:
     return np.bincount(texts, weights, num).astype(np.float64)
 
 
-def _shares(both: Floats, first: Floats, second: Floats) -> tuple[Floats, Floats, Floats]:
+def _shares(num_shared: Floats, first: Floats, second: Floats) -> tuple[Floats, Floats, Floats]:
     """Return the fraction of the first, of the second and of the union that is shared; 0 if empty."""
-    wholes = first, second, first + second - both
-    return tuple(both / np.where(whole > 0, whole, 1.0) for whole in wholes)  # type: ignore[return-value]
+    totals = first, second, first + second - num_shared
+    return tuple(num_shared / np.where(total > 0, total, 1.0) for total in totals)  # type: ignore[return-value]
 
 
 def _neighbours(sides: Sides) -> tuple[Floats, Floats, Floats]:
     """(pairs,) distinct pairs of neighbours that both texts hold, that the first holds, that the second holds."""
     num = len(sides[0])
     grams = [word_grams((tokens,)) for tokens in sides]
-    double = [own.first < own.last for own in grams]
+    double = [side_grams.first < side_grams.last for side_grams in grams]
     distinct, codes = np.unique(
-        np.concatenate([own.keys[two] for own, two in zip(grams, double, strict=True)]), return_inverse=True
+        np.concatenate([side_grams.keys[is_pair] for side_grams, is_pair in zip(grams, double, strict=True)]),
+        return_inverse=True,
     )
-    cells = np.concatenate([own.texts[two] for own, two in zip(grams, double, strict=True)]) * len(distinct) + codes
-    first, second = (np.unique(part) for part in np.split(cells, [int(double[0].sum())]))
-    both = np.intersect1d(first, second, assume_unique=True)
+    cells = (
+        np.concatenate([side_grams.texts[is_pair] for side_grams, is_pair in zip(grams, double, strict=True)])
+        * len(distinct)
+        + codes
+    )
+    first, second = (np.unique(cells_of_side) for cells_of_side in np.split(cells, [int(double[0].sum())]))
+    common = np.intersect1d(first, second, assume_unique=True)
     width = max(len(distinct), 1)
-    return _count(both // width, num), _count(first // width, num), _count(second // width, num)
+    return _count(common // width, num), _count(first // width, num), _count(second // width, num)
 
 
 def _ngrams(sides: Sides, spelled: SpelledWords) -> tuple[Floats, Floats, Floats]:
@@ -116,11 +121,11 @@ def _ngrams(sides: Sides, spelled: SpelledWords) -> tuple[Floats, Floats, Floats
         return texts * width + columns
 
     first, second = map(cells, sides)
-    both = np.intersect1d(first, second, assume_unique=True)
-    return _count(both // width, num), _count(first // width, num), _count(second // width, num)
+    common = np.intersect1d(first, second, assume_unique=True)
+    return _count(common // width, num), _count(first // width, num), _count(second // width, num)
 
 
-MOST = 2**18
+MAX_GRAMS = 2**18
 """Grams of a kind: 20 bytes each in a folder, and as many again for every further label."""
 MANY_PRODUCTS = 2**16
 """Products of values and weights above which scipy adds them up."""
@@ -183,7 +188,7 @@ class Lesson(NamedTuple):
     num_seen: int
     """Number of texts behind them."""
     solution: Array | None = None
-    """Where a refit begins."""
+    """Coordinates where a refit begins."""
 
 
 @dataclass(eq=False)
@@ -231,26 +236,28 @@ class Tfidf:
 
     def learn(self, sides: Sides, targets: Index) -> Lesson:
         """Count and fit as :meth:`count` does; return the feature rows, as large as the texts, for :meth:`refitted`."""
-        parts = [*_training_counts(sides, self.vocabulary)]
-        held = [np.bincount(part.codes, minlength=len(part.keys)) for part in parts]
+        kinds = [*_training_counts(sides, self.vocabulary)]
+        text_counts = [np.bincount(kind.codes, minlength=len(kind.keys)) for kind in kinds]
         # Rare grams of a kind with too many are dropped; grams of earlier texts stay.
-        fresh = [part.keys[own >= _least(own)] for part, own in zip(parts, held, strict=True)]
-        keys = np.unique(np.concatenate([self.keys, *fresh, *([_HATS] if len(sides) == 2 else [])]))
+        new_keys = [
+            kind.keys[num_texts >= _min_texts(num_texts)] for kind, num_texts in zip(kinds, text_counts, strict=True)
+        ]
+        keys = np.unique(np.concatenate([self.keys, *new_keys, *([_HATS] if len(sides) == 2 else [])]))
         weight = np.zeros((len(keys), self.linear.weight.shape[1]))
         counts = np.zeros(len(keys), np.int64)
         # Former grams keep their weights and counts where they now stand among the new ones.
         former = np.searchsorted(keys, self.keys)
         weight[former] = self.linear.weight
         counts[former] = self.held
-        for part, own in zip(parts, held, strict=True):
-            columns, known = places_of(keys, part.keys)
-            counts[columns[known]] += own[known]
+        for kind, num_texts in zip(kinds, text_counts, strict=True):
+            columns, is_known = places_of(keys, kind.keys)
+            counts[columns[is_known]] += num_texts[is_known]
         start = Linear(weight, self.linear.bias)
         num_seen = self.num_texts
         self.keys, self.held = keys, counts
         self.num_texts += len(targets)
         self.__dict__.pop("_tables", None)
-        lesson = Lesson(self._training_rows(sides, parts), targets, start, num_seen)
+        lesson = Lesson(self._training_rows(sides, kinds), targets, start, num_seen)
         return lesson._replace(solution=self._solve(lesson))
 
     def refitted(self, lesson: Lesson, strength: float) -> Tfidf:
@@ -295,9 +302,9 @@ class Tfidf:
         sums, base = np.zeros(size), 0
         # Half of a gram goes to its first and half to its last word, which may be the same.
         for grams in (word_grams(sides), *([shared_grams(sides)] if len(sides) == 2 else [])):
-            columns, known = places_of(self.keys, grams.keys)
-            halves = single[np.searchsorted(numbers, (grams.texts * len(self.keys) + columns)[known])] / 2
-            sums += np.bincount(grams.first[known], halves, size) + np.bincount(grams.last[known], halves, size)
+            columns, is_known = places_of(self.keys, grams.keys)
+            halves = single[np.searchsorted(numbers, (grams.texts * len(self.keys) + columns)[is_known])] / 2
+            sums += np.bincount(grams.first[is_known], halves, size) + np.bincount(grams.last[is_known], halves, size)
         owners = [np.repeat(np.arange(len(tokens)), tokens.lengths) for tokens in sides]
         # Each n-gram of characters goes to the word that contains it.
         for tokens, texts, start, spelled in zip(sides, owners, *self._tables.runs, strict=False):
@@ -309,10 +316,10 @@ class Tfidf:
             sums += np.bincount(base + words, single[occurring] * runs.data[entries], size)
             base += len(rows)
         # Numbers of the overlap belong to no word: all words of the pair share them.
-        apart = self._tables.kinds[cells.columns] == OVERLAP
-        whole = np.bincount(cells.texts[apart], moved[apart], len(labels))
+        is_overlap = self._tables.kinds[cells.columns] == OVERLAP
+        overlap_moves = np.bincount(cells.texts[is_overlap], moved[is_overlap], len(labels))
         texts = np.concatenate(owners)
-        spread: Floats = sums + (whole / np.maximum(np.bincount(texts, minlength=len(labels)), 1))[texts]
+        spread: Floats = sums + (overlap_moves / np.maximum(np.bincount(texts, minlength=len(labels)), 1))[texts]
         return spread
 
     def grow(self, num_words: int) -> None:
@@ -349,13 +356,13 @@ class Tfidf:
         np.add.at(totals, cells.texts, cells.values[:, None] * weight[cells.columns])
         return totals
 
-    def _known_cells(self, part: _Counts) -> _Cells:
-        columns, known = places_of(self.keys, part.keys)
-        kept = known[part.codes]
-        texts = part.texts[kept]
-        columns = columns[part.codes[kept]]
+    def _known_cells(self, counts: _Counts) -> _Cells:
+        columns, in_keys = places_of(self.keys, counts.keys)
+        is_kept = in_keys[counts.codes]
+        texts = counts.texts[is_kept]
+        columns = columns[counts.codes[is_kept]]
         blocks = texts * _BLOCKS + self._tables.kinds[columns]
-        return self._weighted(texts, columns, part.counts[kept], blocks)
+        return self._weighted(texts, columns, counts.counts[is_kept], blocks)
 
     def _training_rows(self, sides: Sides, parts: Iterable[_Counts]) -> SparseRows:
         """(texts, features) of counted texts."""
@@ -371,12 +378,12 @@ class Tfidf:
         # Keys of single words: no kind, and no first word of a pair.
         single = (self.keys & ~(1 << SIDE)) < 1 << 31
         ids = self.keys[single] & ((1 << 31) - 1)
-        held = np.bincount(ids, self.held[single], len(self.vocabulary)).astype(np.int64)
+        text_counts = np.bincount(ids, self.held[single], len(self.vocabulary)).astype(np.int64)
         spelled = SpelledWords.of(sides, self.vocabulary)
-        heights = overlaps(sides, spelled, smooth_idf(held, 2 * self.num_texts))
+        heights = overlaps(sides, spelled, smooth_idf(text_counts, 2 * self.num_texts))
         texts, codes = heights.nonzero()
-        columns, known = places_of(self.keys, _HATS)
-        texts, codes = texts[known[codes]], codes[known[codes]]
+        columns, is_known = places_of(self.keys, _HATS)
+        texts, codes = texts[is_known[codes]], codes[is_known[codes]]
         numbers = heights[texts, codes]
         return _Cells(texts, columns[codes], numbers, numbers)
 
@@ -394,14 +401,14 @@ def _training_counts(sides: Sides, vocabulary: Vocabulary) -> Iterator[_Counts]:
     """Yield the counts of the grams of texts that are learned, in which unknown words have no characters."""
     yield _Counts.of(join([word_grams(sides), *([shared_grams(sides)] if len(sides) == 2 else [])]))
     # N-grams of words that min_count keeps out of the vocabulary would give them away.
-    known = tuple(replace(tokens, words=None) for tokens in sides)
-    spelled = SpelledWords.of(known, vocabulary)
-    for side, tokens in enumerate(known):
+    in_vocabulary = tuple(replace(tokens, words=None) for tokens in sides)
+    spelled = SpelledWords.of(in_vocabulary, vocabulary)
+    for side, tokens in enumerate(in_vocabulary):
         yield _Counts(spelled.keys + (side << SIDE), *spelled.of_texts(tokens))
 
 
-def _least(held: Index) -> int:
-    """In how many texts a gram must stand so that at most ``MOST`` are kept."""
-    if len(held) <= MOST:
+def _min_texts(text_counts: Index) -> int:
+    """In how many texts a gram must stand so that at most ``MAX_GRAMS`` are kept."""
+    if len(text_counts) <= MAX_GRAMS:
         return 1
-    return int(np.sort(held)[-MOST - 1]) + 1
+    return int(np.sort(text_counts)[-MAX_GRAMS - 1]) + 1

@@ -73,7 +73,7 @@ def smoothed(targets: Index, num_labels: int) -> Floats:
     After N texts a label gets (N + 1) / (N + 2) and the others equal parts of the rest, however many labels there are:
     a count by label would leave a label of few texts, and with it the whole scale, next to nothing.
     """
-    rest = 1 / (len(targets) + 2)
-    probabilities = np.full((len(targets), num_labels), rest / max(num_labels - 1, 1))
-    probabilities[np.arange(len(targets)), targets] = 1 - rest
+    other_label = 1 / (len(targets) + 2)
+    probabilities = np.full((len(targets), num_labels), other_label / max(num_labels - 1, 1))
+    probabilities[np.arange(len(targets)), targets] = 1 - other_label
     return probabilities

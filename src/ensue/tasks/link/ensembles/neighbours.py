@@ -38,6 +38,7 @@ class Neighbours:
     """
 
     def __init__(self, terms: Terms, shares: Floats, articles: Lexical) -> None:
+        # A post is the set of its words, however often it holds each.
         owners, keys, _ = terms
         all_keys = np.concatenate([articles.keys, keys])
         num = len(articles) + len(shares)
@@ -77,6 +78,7 @@ class Neighbours:
         """
         owners, keys, _ = terms
         columns, is_known = places_of(self.terms, keys)
+        # A word that no other post holds counts in the length of this one.
         values = self._weights(owners, np.where(is_known, self.rarity[columns], self.unknown), len(logs))
         sums = self.postings.scores(owners[is_known], columns[is_known], values[is_known], len(logs))
         votes, totals = sums[:, :-1], sums[:, -1:]

@@ -71,7 +71,7 @@ def clusters(related: Mask) -> Index:
 
 
 class Prior(NamedTuple):
-    """How posts of one corpus inform each other's ranking."""
+    """Influence of the posts of one corpus on each other's ranking."""
 
     null_reduction: float
     """Reduction of s_0."""

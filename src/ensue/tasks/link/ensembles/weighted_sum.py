@@ -47,6 +47,7 @@ def standardised(scores: npt.ArrayLike) -> Floats:
 def weighted_sum(scores: Iterable[tuple[str, Floats]], weights: Mapping[str, float]) -> Floats:
     """(posts, articles) the weighted sum of scores by name, each made only when it is added."""
     weighted = (weights[name] * values for name, values in scores)
+    # Added in place, so that one score at a time is in memory.
     return reduce(lambda total, values: np.add(total, values, out=total), weighted)
 
 

@@ -46,6 +46,7 @@ class CNN(nn.Module):
         # The largest value of each filter over the words of a text.
         maxima = []
         for convolution in self.convolutions:
+            # Zeros after the end, so that every word begins a window.
             window = int(convolution.kernel_size[0])  # type: ignore[index]
             scores = convolution(functional.pad(vectors, (0, window - 1)))
             maxima.append(scores.masked_fill(~words.mask[:, None], torch.finfo(scores.dtype).min).max(2).values)

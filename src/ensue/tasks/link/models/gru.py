@@ -42,6 +42,7 @@ class GRU(nn.Module):
         weights = masked_mean(words.mask, words.vectors.dtype)[:, None]
         directions = (words.places, words.places.gather(1, _reversed(words.mask)))
         means = []
+        # The second layer, if there is one, reads from the end.
         for layer, places in zip(self.sides, directions, strict=False):
             states = layer(functional.embedding(places, words.vectors))[0]  # (rows, length, units)
             means.append((weights @ states)[:, 0])

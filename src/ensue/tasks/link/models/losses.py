@@ -29,6 +29,7 @@ def mine(cosines: Tensor, related: Tensor, epsilon: float) -> tuple[Tensor, Tens
         related: (articles, posts) bool.
         epsilon: how far a pair may be on the right side.
     """
+    # The extreme of an empty set is infinite, so nothing passes below.
     hardest_positive = cosines.masked_fill(~related, torch.inf).amin(1, keepdim=True)
     hardest_negative = cosines.masked_fill(related, -torch.inf).amax(1, keepdim=True)
     return related & (cosines < hardest_negative + epsilon), ~related & (cosines > hardest_positive - epsilon)
@@ -48,6 +49,7 @@ def triplet_loss(cosines: Tensor, related: Tensor, *, margin: float = 0.15, epsi
     """
     positives, negatives = mine(cosines.detach(), related, epsilon)
     articles, posts = positives.nonzero(as_tuple=True)
+    # Squared distances of unit vectors are 2 - 2 cos.
     losses = 2 * (cosines[articles] - cosines[articles, posts][:, None]) + margin  # (positives, posts)
     losses = functional.relu(losses) * negatives[articles]
     return losses.sum() / (losses > 0).sum().clamp(min=1)

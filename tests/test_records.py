@@ -158,7 +158,7 @@ def test_refused_texts() -> None:
 
 NO_TEXTS = 'f:3: field "texts" is missing; expected {"texts": ["a text"]}'
 TEXTS = 'f:3: field "texts" must be a list of one or two texts'
-LABEL = 'f:3: field "label" must be a text, a number, true or false'
+LABEL = 'f:3: field "label" must be a text, a number, true or false, or a list'
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,7 @@ LABEL = 'f:3: field "label" must be a text, a number, true or false'
         ('{"texts": [["a"]]}', TEXTS),
         ('{"texts": []}', "f:3: text '': 0 texts; give one text, or a pair"),
         ('{"texts": ["a", "b", "c"], "id": 5}', "f:3: text '5': 3 texts; give one text, or a pair"),
-        ('{"texts": ["a"], "label": ["x"]}', LABEL),
+        ('{"texts": ["a"], "label": {"x": 1}}', LABEL),
         ('{"texts": ["a"], "label": ""}', "f:3: text '': label is empty; name one, or leave it out"),
         (
             '{"texts": ["a\\ud800"]}',
@@ -198,7 +198,8 @@ def test_whatever_the_fields_of_a_text_hold_the_error_is_ours(junk: Any) -> None
         except DataError as error:
             assert "\n" not in str(error)
         else:
-            assert all(isinstance(text, str) for text in (*record.texts, record.label or "", record.id))
+            labels = record.label if isinstance(record.label, tuple) else (record.label or "",)
+            assert all(isinstance(text, str) for text in (*record.texts, *labels, record.id))
 
 
 def test_answers_are_json() -> None:

@@ -275,6 +275,8 @@ class TextAnswer(Choices):
     in_vocabulary: int = 0
     events: int = 0
     deletion: Deletion | None = None
+    labels: tuple[str, ...] | None = None
+    """The labels that the text is predicted to have, likeliest first; ``None`` where every text has one label."""
 
 
 @dataclass(frozen=True, slots=True)

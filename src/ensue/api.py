@@ -326,17 +326,19 @@ class TextClassifier(Estimator["ClassifyPredictor"]):
 
         Args:
             X: texts, or a path or a frame that holds texts and labels.
-            y: (texts,) labels: texts, numbers or booleans.
+            y: (texts,) labels: texts, numbers or booleans; or, where a text may have several, a list of sets of them or
+                a (texts, labels) matrix of 0 and 1, whose columns are the labels 0, 1, 2, …
             valid: validation data for early stopping and model selection. [default: a tenth of the texts]
             options: keywords of :meth:`Estimator.fit`.
 
         Raises:
             DataError: no labels, a single label, or a wrong number of labels.
         """
-        labels = None if y is None else column_of(y, "y")
+        labels = None if y is None else inputs.labels_of(y)
         super().fit(X if labels is None else (X, labels), valid, **options)
         # Reversed, so that of labels with the same text the first one is returned.
-        self._labels = {} if labels is None else {str(label_text(label)): label for label in reversed(labels)}
+        each = [label for entry in labels or () for label in (entry if isinstance(entry, tuple) else (entry,))]
+        self._labels = {str(label_text(label)): label for label in reversed(each)}
         return self
 
     @property
@@ -357,13 +359,24 @@ class TextClassifier(Estimator["ClassifyPredictor"]):
         return np.take(scores, columns, axis=1).astype(np.float64)
 
     def predict(self, X: object, **reading: Unpack[Reading]) -> npt.NDArray[np.generic]:
-        """Return (texts,) the likeliest label of each text."""
+        """Return (texts,) the likeliest label of each text; of texts with several, a (texts, labels) matrix of 0 and 1.
+
+        Its columns are ``classes_``, as scikit-learn's multilabel classifiers return it.
+        """
+        if self._fitted.metadata.sets:
+            columns = [self._fitted.labels.index(str(label_text(label))) for label in self.classes_.tolist()]
+            thresholds = np.array(self._fitted.metadata.thresholds[self._fitted.model_name])[columns]
+            return (self.predict_proba(X, **reading) >= thresholds).astype(np.int64)
         labels: npt.NDArray[np.generic] = np.take(self.classes_, self.predict_proba(X, **reading).argmax(1))
         return labels
 
     def score(self, X: object, y: object, sample_weight: object = None) -> float:
-        """Return the accuracy of :meth:`predict`."""
-        return inputs.accuracy(self.predict(X).tolist(), column_of(y, "y"), sample_weight)
+        """Return the accuracy of :meth:`predict`; of texts with several labels, how often all are right."""
+        labels = inputs.labels_of(y)
+        if self._fitted.metadata.sets:
+            classes = self.classes_.tolist()
+            labels = [[int(label in entry) for label in classes] for entry in labels if isinstance(entry, tuple)]
+        return inputs.accuracy(self.predict(X).tolist(), labels, sample_weight)
 
     def explain(self, X: object, k: int = 3, **reading: Unpack[Reading]) -> list[TextExplanation]:
         """Return, for each text, the weights of its words and sentences, and a deletion test."""
@@ -371,7 +384,7 @@ class TextClassifier(Estimator["ClassifyPredictor"]):
 
     def evaluate(self, X: object, y: object = None, **reading: Unpack[Reading]) -> Result:
         """Score the model next to its baselines: accuracy, macro F1 and calibration with 95 % intervals."""
-        data = X if y is None else (X, column_of(y, "y"))
+        data = X if y is None else (X, inputs.labels_of(y))
         return evaluate(self._fitted, self._read(data, self._schema, reading)[0])
 
     def update(self, X: object, y: object = None, **reading: Unpack[TrainingReading]) -> Self:

@@ -14,6 +14,7 @@ import numpy.typing as npt
 import polars as pl
 
 Floats = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
 MISS = np.inf
 LONG_ROW = 2048
 """Candidates of a target above which they are counted by one call per row."""
@@ -32,6 +33,9 @@ _LABELS = {
     "auc": "AUC",
     "accuracy": "accuracy",
     "macro_f1": "macro F1",
+    "micro_f1": "micro F1",
+    "subset_accuracy": "subset accuracy",
+    "lrap": "LRAP",
     "calibration_error": "ECE",
     "log_loss": "log loss",
     "bleu": "BLEU",
@@ -148,6 +152,54 @@ def macro_f1(counts: Floats) -> float:
     """Return the mean F1 over all labels that are true or predicted for some text, as scikit-learn's ``f1_score``."""
     _, predicted, true = counts
     return float(precision_recall_f1(counts)[2][predicted + true > 0].mean())
+
+
+def set_counts(predicted: Flags, targets: Flags, weights: Floats | None = None) -> Floats:
+    """Return (3, labels) as :func:`label_counts`, of texts with sets of labels.
+
+    Args:
+        predicted: (texts, labels) whether each label is predicted.
+        targets: (texts, labels) whether it is true.
+        weights: (texts,) how often each text counts. [default: once]
+    """
+    weights = np.ones(len(targets)) if weights is None else weights
+    return np.stack([weights @ flags for flags in (predicted & targets, predicted, targets)])
+
+
+def micro_f1(counts: Floats) -> float:
+    """Return F1 over all pairs of a text and a label, from :func:`set_counts`; 0 where none is true or predicted."""
+    return float(precision_recall_f1(counts.sum(1, keepdims=True))[2, 0])
+
+
+def subset_accuracy(predicted: Flags, targets: Flags) -> Floats:
+    """Return (texts,) 1 where the predicted set of labels is the true one, else 0."""
+    is_right: Floats = (predicted == targets).all(1).astype(np.float64)
+    return is_right
+
+
+def label_ranking_precision(scores: Floats, targets: Flags) -> Floats:
+    """Return (texts,) the mean, over the true labels, of the fraction of true ones among those that score no less.
+
+    Its mean over texts is LRAP, as scikit-learn's ``label_ranking_average_precision_score``; equal scores count against
+    a label, and a text without labels, or with all of them, is 1.
+
+    Args:
+        scores: (texts, labels).
+        targets: (texts, labels) whether each label is true.
+    """
+    ranks_of_all = _label_ranks(-scores)
+    # Ranks among the true labels alone: the others are behind all of them.
+    ranks_of_true = _label_ranks(np.where(targets, -scores, np.inf))
+    num_true = targets.sum(1)
+    sums = np.where(targets, ranks_of_true / ranks_of_all, 0.0).sum(1)
+    is_trivial = (num_true == 0) | (num_true == targets.shape[1])
+    return np.where(is_trivial, 1.0, sums / np.maximum(num_true, 1))
+
+
+def _label_ranks(costs: Floats) -> Floats:
+    """Return (texts, labels) how many labels of a text cost no more than each."""
+    ranks = [np.searchsorted(np.sort(row), row, side="right") for row in costs]
+    return np.array(ranks, np.float64).reshape(costs.shape)
 
 
 def log_loss(shares: Floats) -> Floats:

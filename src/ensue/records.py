@@ -220,7 +220,8 @@ class Text(Record):
     CALL: ClassVar[str] = 'Text(("a text",))'
 
     texts: tuple[str, ...]
-    label: str | None = None
+    label: str | tuple[str, ...] | None = None
+    """One label; or all labels of a text that may have several, or none."""
     id: str = ""
 
     def __post_init__(self) -> None:
@@ -231,9 +232,10 @@ class Text(Record):
                 raise DataError(f"{len(texts)} texts; give one text, or a pair")
             for position, text in enumerate(texts):
                 _require_text(text, f"texts[{position}]")
-            if self.label == "":
+            label = labels_text(self.label)
+            if label == "" or (isinstance(label, tuple) and "" in label):
                 raise DataError("label is empty; name one, or leave it out")
-            object.__setattr__(self, "label", label_text(self.label))
+            object.__setattr__(self, "label", label)
         except DataError as error:
             raise DataError(f"text {quoted(self.id)}: {error}") from None
         object.__setattr__(self, "texts", texts)
@@ -247,11 +249,11 @@ class Text(Record):
         if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
             raise DataError(f'{where}: field "texts" must be a list of one or two texts')
         try:
-            name_of_label = label_text(label)
+            name_of_label = labels_text(label)
         except DataError as error:
-            raise DataError(f'{where}: field "label" must be a text, a number, true or false') from error
+            raise DataError(f'{where}: field "label" must be a text, a number, true or false, or a list') from error
         name = _read_name(fields, where)
-        _whole("".join([name, name_of_label or "", *texts]), where)
+        _whole("".join([name, *(name_of_label or ()), *texts]), where)
         try:
             return cls(tuple(texts), name_of_label, name)
         except DataError as error:
@@ -366,6 +368,14 @@ def _name(id: object, noun: str) -> str:
         return "" if id is None else normal_id(id)
     except DataError as error:
         raise DataError(f"{noun}: id: {error}") from None
+
+
+def labels_text(labels: object) -> str | tuple[str, ...] | None:
+    """Return the text of each label of a list or a set; of anything else what :func:`label_text` returns."""
+    if isinstance(labels, list | tuple | set | frozenset):
+        texts = [label_text(label) for label in (sorted(labels) if isinstance(labels, set | frozenset) else labels)]
+        return tuple(dict.fromkeys(text for text in texts if text is not None))
+    return label_text(labels)
 
 
 def label_text(label: object) -> str | None:

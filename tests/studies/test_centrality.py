@@ -16,7 +16,7 @@ import torch
 from ensue import DataError, SettingError, Text, __version__
 from ensue.data.texts import Texts
 from ensue.evaluation.bootstrap import RESAMPLES
-from ensue.evaluation.classify import LabelledTexts
+from ensue.evaluation.classify import LabelledTexts, TextLabels
 from ensue.evaluation.comparison import evaluate
 from ensue.tasks.classify.catalogue import COUNTING
 from ensue.tasks.classify.predictor import ClassifyPredictor
@@ -245,6 +245,7 @@ def test_resampling_is_the_referees(data: Path) -> None:
     examples = LabelledTexts([[predictor]], texts.test)
     assert sorted(examples.labels) == labels == examples.labels
     scored = examples.score(predictor)
+    assert isinstance(scored, TextLabels)
     packed = json.loads(json.dumps(Answers(scored.predicted, scored.probability).pack()))
     answers = Answers.unpack(packed)
     assert answers.predicted.tolist() == scored.predicted.tolist()

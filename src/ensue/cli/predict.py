@@ -291,6 +291,8 @@ def _table(inputs: tasks.Records, answers: Sequence[Any], columns: Sequence[Colu
             values = [column.value(choices[rank]) if rank < len(choices) else None for choices in all_choices]
             dtype = pl.Float64 if column.is_number else pl.String
             series.append(pl.Series(f"{column.name}{suffix}", values, dtype))
+    if any(getattr(answer, "labels", None) is not None for answer in answers):
+        series.insert(0, pl.Series("labels", [";".join(answer.labels) for answer in answers], pl.String))
     for name in ("in_vocabulary", "events"):
         series.append(pl.Series(name, [getattr(answer, name) for answer in answers], pl.Int64))
     added = pl.DataFrame(series)

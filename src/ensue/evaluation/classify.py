@@ -30,13 +30,14 @@ from ensue.metrics import Floats
 from ensue.significance import is_significant
 from ensue.tasks.classify.calibration import BINS
 from ensue.tasks.classify.catalogue import COUNTING
-from ensue.tasks.classify.dataset import codes
+from ensue.tasks.classify.dataset import codes, known, require_sets
 from ensue.tasks.classify.ensembles.blend import NETWORK
 from ensue.tasks.classify.predictor import ClassifyPredictor
 from ensue.training.report import LEFT_OUT
 from ensue.vocabulary import UNKNOWN
 
 METRICS = ("accuracy", "macro_f1", "calibration_error", "log_loss")
+METRICS_OF_SETS = ("micro_f1", "macro_f1", "subset_accuracy", "lrap", "calibration_error")
 MAX_CALIBRATION_ERROR = 0.1
 """Calibration error above which a row warns that its probabilities are not to be taken as such."""
 TOLERANCE = 0.1
@@ -88,7 +89,61 @@ class TextLabels(Scored):
         return {"label": label, "probability": pl.Series(self.probability), "log_loss": pl.Series(self.loss)}
 
 
-class LabelledTexts(Examples[ClassifyPredictor, TextLabels]):
+@dataclass(frozen=True, slots=True, eq=False)
+class TextSets(Scored):
+    """The set of labels that one model gives to every text; labels are numbered across all models.
+
+    Attributes:
+        labels: by number.
+        predicted: (texts, labels) whether each label is predicted.
+        targets: (texts, labels) whether it is true.
+        probabilities: (texts, labels).
+        seconds: of all predictions.
+    """
+
+    labels: Sequence[str]
+    predicted: metrics.Flags
+    targets: metrics.Flags
+    probabilities: Floats
+    seconds: float = 0.0
+
+    @property
+    def probability(self) -> Floats:
+        """(texts,) probability of the likeliest label."""
+        probability: Floats = self.probabilities.max(1)
+        return probability
+
+    def metrics(self) -> Mapping[str, Floats]:
+        """Return the (texts,) metrics that are means over texts."""
+        exact = metrics.subset_accuracy(self.predicted, self.targets)
+        return {"subset_accuracy": exact, "lrap": metrics.label_ranking_precision(self.probabilities, self.targets)}
+
+    def pooled(self, weights: Floats) -> Mapping[str, Floats]:
+        """Return (draws,) micro and macro F1 and expected calibration error of weighted texts."""
+        bins = np.clip(np.ceil(self.probabilities * BINS).astype(np.int64) - 1, 0, BINS - 1)
+        errors = self.probabilities - self.targets
+        # (texts, bins) the error of each text in each bin, so that a draw is a weighted sum of texts.
+        by_bin = np.stack([np.where(bins == number, errors, 0.0).sum(1) for number in range(BINS)], axis=1)
+        calibration: Floats = np.abs(weights @ by_bin).sum(1) / (weights.sum(1) * len(self.labels))
+        tables = [self.counts(times) for times in weights]
+        return {
+            "micro_f1": np.array([metrics.micro_f1(table) for table in tables]),
+            "macro_f1": np.array([metrics.macro_f1(table) for table in tables]),
+            "calibration_error": calibration,
+        }
+
+    def counts(self, weights: Floats | None = None) -> Floats:
+        """Return (3, labels) as :func:`ensue.metrics.set_counts`."""
+        return metrics.set_counts(self.predicted, self.targets, weights)
+
+    def answers(self) -> Mapping[str, pl.Series]:
+        """Return the labels of every text, with ``;`` between them, and the metrics of the text."""
+        names = np.array(self.labels)
+        sets = pl.Series([";".join(names[row]) for row in self.predicted], dtype=pl.String)
+        return {"labels": sets, **{name: pl.Series(column) for name, column in self.metrics().items()}}
+
+
+class LabelledTexts(Examples[ClassifyPredictor, TextLabels | TextSets]):
     """The texts of a data set, which models label.
 
     Args:
@@ -102,8 +157,6 @@ class LabelledTexts(Examples[ClassifyPredictor, TextLabels]):
 
     order = "in turn"
     centred = True
-    names = METRICS
-    table_metrics = METRICS
 
     def __init__(
         self, entries: Sequence[Sequence[ClassifyPredictor]], data: Texts, rankings: Sequence[Rankings] = ()
@@ -113,9 +166,11 @@ class LabelledTexts(Examples[ClassifyPredictor, TextLabels]):
         trained = [label for seeds in entries for predictor in seeds for label in predictor.labels]
         known_labels = list(dict.fromkeys(trained))
         self.data, self.respelled = data.match_spellings(known_labels)
-        true = [] if self.data.labels is None else self.data.labels.unique().sort().to_list()
-        if self.data.labels is not None:
-            require_known(self.data.labels, known_labels, "the texts to score")
+        true = self.data.distinct_labels()
+        require_known(self.data.flat_labels, known_labels, "the texts to score")
+        require_sets(data, entries[0][0].metadata.sets, "the texts to score")
+        if data.multilabel and rankings:
+            raise DataError("lists of other programs are scored for texts with one label each")
         known_labels = list(dict.fromkeys([*known_labels, *true]))
         self.rankings = {lists.name: _respelled(lists, known_labels) for lists in rankings}
         listed = [label for lists in self.rankings.values() for label in lists.frame["value"].unique().sort()]
@@ -126,9 +181,11 @@ class LabelledTexts(Examples[ClassifyPredictor, TextLabels]):
         self.first = entries[0][0]
         self.baselines = [name for name in COUNTING if name in self.first.counting]
         self.baseline_predictors = entries[0]
-        self.tested = ("macro_f1", "accuracy") if self.first.shared.metric == "macro-f1" else ("accuracy", "macro_f1")
+        self.main = "micro_f1" if data.multilabel else "accuracy"
+        self.names = self.table_metrics = METRICS_OF_SETS if data.multilabel else METRICS
+        self.tested = (self.main, "macro_f1")[:: -1 if self.first.shared.metric == "macro-f1" else 1]
 
-    def score(self, predictor: ClassifyPredictor, component: str | None = None) -> TextLabels:
+    def score(self, predictor: ClassifyPredictor, component: str | None = None) -> TextLabels | TextSets:
         """Label every text by a predictor, or by one of its baselines.
 
         Raises:
@@ -139,6 +196,12 @@ class LabelledTexts(Examples[ClassifyPredictor, TextLabels]):
         probabilities = predictor.scores(self.data, component)
         seconds = time.perf_counter() - start
         numbers = np.array([self.labels.index(label) for label in predictor.labels])
+        if self.data.multilabel:
+            # Columns of the model among the labels of all models; a label that it does not know has probability 0.
+            scores, predicted_sets = np.zeros(targets.shape), np.zeros(targets.shape, np.bool_)
+            scores[:, numbers] = probabilities
+            predicted_sets[:, numbers] = predictor.predicted_sets(probabilities, component)
+            return TextSets(self.labels, predicted_sets, targets.astype(np.bool_), scores, seconds)
         best = probabilities.argmax(1)
         columns = predictor.targets(self.data)
         texts = np.arange(len(self.data))
@@ -181,9 +244,11 @@ class LabelledTexts(Examples[ClassifyPredictor, TextLabels]):
 
     def frame(self) -> pl.DataFrame:
         """Return one row per text, in the order of the data."""
-        return pl.DataFrame({"id": self.ids, "unit": self.units, "target": self.data.labels})
+        labels = self.data.labels
+        targets = labels.list.join(";") if labels is not None and self.data.multilabel else labels
+        return pl.DataFrame({"id": self.ids, "unit": self.units, "target": targets})
 
-    def notes(self, runs: Sequence[TextLabels]) -> Json:
+    def notes(self, runs: Sequence[TextLabels | TextSets]) -> Json:
         """Return precision, recall and F1 of each label, and a warning where probabilities are far off."""
         counts = [run.counts() for run in runs]
         fractions = np.mean([metrics.precision_recall_f1(table) for table in counts], 0)
@@ -201,24 +266,24 @@ class LabelledTexts(Examples[ClassifyPredictor, TextLabels]):
         return {"labels": by_label, "warnings": [warning]}
 
     def warning(self, name: str, result: BootstrapResult, results: Mapping[str, BootstrapResult]) -> str:
-        """Return a sentence unless the accuracy is significantly above that of the majority row."""
+        """Return a sentence unless the accuracy, or micro F1, is significantly above that of the majority row."""
         majority = results["majority"]
-        accuracy, base = result.by_name()["accuracy"], majority.by_name()["accuracy"]
-        if result is majority or (accuracy > base and is_significant(result.p_value(majority, "accuracy"))):
+        accuracy, base = result.by_name()[self.main], majority.by_name()[self.main]
+        if result is majority or (accuracy > base and is_significant(result.p_value(majority, self.main))):
             return ""
         return (
-            f"{name}: accuracy {100 * accuracy:.2f} % is not significantly above {100 * base:.2f} %, that of always "
-            "predicting the most frequent label"
+            f"{name}: {metrics.label(self.main)} {100 * accuracy:.2f} % is not significantly above {100 * base:.2f} %, "
+            f"that of always predicting the most frequent label{'s' if self.data.multilabel else ''}"
         )
 
-    def card(self, run: TextLabels) -> dict[str, str]:
+    def card(self, run: TextLabels | TextSets) -> dict[str, str]:
         """Return what the metrics mean."""
         data = self.data
         assert data.labels is not None
-        counts = data.labels.value_counts(sort=True, name="count")
+        counts = data.flat_labels.value_counts(sort=True, name="count")
         listed = ", ".join(f"{label} {count:,}" for label, count in counts.head(LISTED).iter_rows())
         tail = f", and {len(counts) - LISTED:,} more" if len(counts) > LISTED else ""
-        new = int((self.first.targets(data) < 0).sum())
+        new = int((~known(self.first.targets(data))).sum())
         sides = self.first.encode(data)
         num_words = np.sum([tokens.lengths for tokens in sides], axis=0)
         num_known = np.sum([_num_known(tokens.ids, tokens.sentences[tokens.texts]) for tokens in sides], axis=0)
@@ -227,12 +292,22 @@ class LabelledTexts(Examples[ClassifyPredictor, TextLabels]):
         certain = [name for name, lists in self.rankings.items() if lists.frame["score"].null_count()]
         without = f"; without probabilities the first label has probability 1 ({', '.join(certain)})"
         labels = f"{listed}{tail}; {fraction_of(new, len(data))} have a label unseen in training and count as wrong"
+        averaging = (
+            f"accuracy, calibration error ({BINS} bins) and log loss over texts; macro-F1 over all labels "
+            f"that are true or predicted{without if certain else ''}"
+        )
+        if data.multilabel:
+            labels = f"{listed}{tail}; {len(data.flat_labels) / len(data):.2f} labels per text"
+            averaging = (
+                f"subset accuracy and LRAP over texts; calibration error ({BINS} bins) and micro F1 over all pairs of "
+                "a text and a label, macro-F1 over all labels that are true or predicted; a label is predicted from "
+                "its threshold on"
+            )
         return {
             "name": "labels",
             "data": plural(len(data), "pair" if data.paired else "text"),
             "labels": "; ".join((labels, *self.respelled)),
-            "averaging": f"accuracy, calibration error ({BINS} bins) and log loss over texts; macro-F1 over all labels "
-            f"that are true or predicted{without if certain else ''}",
+            "averaging": averaging,
             "leaked": f"{fraction_of(int(self.first.seen(data).sum()), len(data))} are in the training data, ignoring "
             "case and spaces",
             "unknown": f"{fraction_of(int((num_known == 0).sum()), len(data))} have no word in the vocabulary; "

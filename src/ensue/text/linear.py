@@ -1,5 +1,7 @@
 """Multinomial logistic regression over sparse or dense rows: the linear model that every network is compared with.
 
+Where texts have sets of labels, each label has a logistic regression of its own (one-vs-rest), all fitted at once.
+
 The objective is scikit-learn's: half the squared norm of the weights, plus ``strength`` times the summed loss; the bias
 is free. Two labels share one column of weights. The objective is convex and has one solution. Newton's steps lead
 there, and conjugate gradients solve each step only as far as it is worth (Lin, Weng & Keerthi, Trust Region Newton
@@ -44,18 +46,19 @@ class Linear(NamedTuple):
     bias: Annotated[Floats, np.float32]
     """(columns,)."""
 
-    def require(self, name: str, num_features: int, num_labels: int) -> None:
+    def require(self, name: str, num_features: int, num_labels: int, *, sets: bool = False) -> None:
         """Check that the weights are of some features and labels.
 
         Args:
             name: of the model, in messages.
             num_features: rows of the weights.
             num_labels: at least 2.
+            sets: whether a text may have several labels.
 
         Raises:
             ValueError: they are of other features or labels.
         """
-        columns = 1 if num_labels == 2 else num_labels
+        columns = _num_columns(num_labels, sets)
         require_table(f"{name}.weight", self.weight, np.float64, [num_features, columns])
         require_table(f"{name}.bias", self.bias, np.float64, [columns])
 
@@ -76,10 +79,21 @@ def centred(weight: Floats) -> Floats:
     return differences
 
 
-def zeros(num_features: int, num_labels: int) -> Linear:
+def _num_columns(num_labels: int, sets: bool) -> int:
+    """Return the number of columns of weights: two labels that exclude each other share one."""
+    return 1 if num_labels == 2 and not sets else num_labels
+
+
+def zeros(num_features: int, num_labels: int, *, sets: bool = False) -> Linear:
     """Return the weights of an untrained model."""
-    columns = 1 if num_labels == 2 else num_labels
+    columns = _num_columns(num_labels, sets)
     return Linear(np.zeros((num_features, columns)), np.zeros(columns))
+
+
+def sigmoid(scores: npt.NDArray[Number]) -> npt.NDArray[Number]:
+    """Return the probability of each label on its own."""
+    probabilities: npt.NDArray[Number] = np.exp(-np.logaddexp(0, -scores))  # no exponential overflows
+    return probabilities
 
 
 def log_softmax(scores: npt.NDArray[Number]) -> npt.NDArray[Number]:
@@ -103,7 +117,7 @@ def fit(
 
     Args:
         rows: (texts, features) float64.
-        targets: (texts,) codes of the labels.
+        targets: (texts,) codes of the labels, or (texts, labels) 1 for each label of a text and 0 for the others.
         num_labels: at least 2.
         strength: weight of the data relative to the penalty, scikit-learn's ``C``.
         start: former weights, or zeros; the penalty is on the change, so data without news changes nothing.
@@ -146,7 +160,10 @@ class _Objective:
         self.backward = rows.T
         self.first_scores = first_scores
         self.penalty = penalty
-        self.one_hot = np.eye(num_labels, dtype=penalty.dtype)[targets][:, -first_scores.shape[1] :]
+        self.sets = targets.ndim == 2
+        self.one_hot = targets.astype(penalty.dtype)
+        if not self.sets:
+            self.one_hot = np.eye(num_labels, dtype=penalty.dtype)[targets][:, -first_scores.shape[1] :]
 
     def products(self, point: Array) -> Array:
         """Return the factors of an inner product with coordinates: R R' A, and the bias."""
@@ -159,12 +176,14 @@ class _Objective:
     def loss(self, point: Array, products: Array) -> float:
         """Return the mean loss of a text in nats, plus the penalty."""
         scores = self.scores(products)
-        nats = _logsumexp(scores) - (scores[:, -self.one_hot.shape[1] :] * self.one_hot).sum(1)
+        nats = self._log_totals(scores) - (scores[:, -self.one_hot.shape[1] :] * self.one_hot).sum(1)
         return float(nats.mean(dtype=np.float64) + np.vdot(self.penalty * point, products) / 2)
 
     def probabilities(self, products: Array) -> Array:
         """Return probabilities, (texts, columns)."""
         scores = self.scores(products)
+        if self.sets:
+            return sigmoid(scores)
         return np.exp(scores - _logsumexp(scores)[:, None])[:, -self.one_hot.shape[1] :]
 
     def gradient(self, point: Array, probabilities: Array) -> Array:
@@ -174,8 +193,17 @@ class _Objective:
     def curvature(self, probabilities: Array, step: Array, products: Array) -> Array:
         """Return the second derivatives times a step."""
         moved = probabilities * (products[:-1] + products[-1])
+        if self.sets:  # labels do not depend on each other
+            return self._with_bias(moved * (1 - probabilities)) + self.penalty * step
         # The first of two labels has the rest of the probability, and its score stays at 0.
         return self._with_bias(moved - probabilities * moved.sum(1, keepdims=True)) + self.penalty * step
+
+    def _log_totals(self, scores: Array) -> Array:
+        """Return (texts,) logarithms of what probabilities are divided by; of sets the sum over the labels."""
+        if not self.sets:
+            return _logsumexp(scores)
+        totals: Array = np.logaddexp(0, scores).sum(1)
+        return totals
 
     def _with_bias(self, errors: Array) -> Array:
         errors = errors / len(errors)

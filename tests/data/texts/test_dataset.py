@@ -30,7 +30,7 @@ IMDB = "neg/0\ttt1\t3\tWeak. <sssss> Very.\npos/7\ttt2\t10\tStrong.\n"
 TREES = "(3 (2 It) (4 (2 really) (4 works)))\n\n(1 (2 It) (1 (2 1\\/2) (1 fails)))\n"
 
 
-def rows(texts: Texts) -> list[tuple[str | None, ...]]:
+def rows(texts: Texts) -> list[tuple[object, ...]]:
     return [(record.label, *record.texts) for record in texts.records()]
 
 
@@ -296,10 +296,6 @@ LINES: dict[str, tuple[str | bytes, str]] = {
         b"(1 a)\n(1 b\xff)\n",
         ", line 2: not UTF-8 text; save the file as UTF-8, or name its encoding, as in --encoding cp1252",
     ),
-    "fasttext several": (
-        "__label__a x\n__label__a __label__b y\n",
-        ", line 2: 2 labels in one line; keep one, as in __label__good a fine film",
-    ),
     "tree open": (
         "(1 (2 a) (2 b))\n(1 (2 a)\n",
         ", line 2: a parenthesis is not closed; write one complete tree per line",
@@ -358,7 +354,7 @@ def test_parquet_names_the_row(tmp_path: Path) -> None:
 
 def test_settings(tmp_path: Path) -> None:
     path = write(tmp_path, "text,label\na,1\n")
-    with pytest.raises(SettingError, match="role 'value' is not known; the roles are text, second, label, id, group"):
+    with pytest.raises(SettingError, match="role 'value' is not known; the roles are text, second, label, labels, id"):
         read_texts(path, columns={"value": "text"})
     with pytest.raises(SettingError, match="columns: text, text names one column twice; give each role its own"):
         read_texts(path, columns={"text": "text", "label": "text"})

@@ -26,7 +26,7 @@ def of_labels(labels: str, groups: str | None = None) -> Texts:
     )
 
 
-def held_labels(labels: str, share: float, seed: int = 0, groups: str | None = None) -> Counter[str | None]:
+def held_labels(labels: str, share: float, seed: int = 0, groups: str | None = None) -> Counter[object]:
     return Counter(record.label for record in hold_out_texts(of_labels(labels, groups), share, seed)[1].records())
 
 

@@ -58,7 +58,7 @@ def test_macro_f1_chooses_where_it_is_set(blended: ClassifyPredictor, monkeypatc
     by_f1 = _weighed(blended, monkeypatch, hints)
     expected = f1_score(targets, _noisy(targets, 1.0, 0).argmax(1), average="macro")
     assert by_f1["tfidf"] == pytest.approx(1 - expected) != by_loss["tfidf"]
-    assert held_out_metric(blended, np.array([0, 1, 1]), np.array([0, 1, -1])) == pytest.approx((1 + 2 / 3 + 0) / 3)
+    assert held_out_metric(blended, np.eye(2)[[0, 1, 1]], np.array([0, 1, -1])) == pytest.approx((1 + 2 / 3 + 0) / 3)
 
 
 @pytest.fixture

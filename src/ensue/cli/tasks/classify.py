@@ -25,6 +25,7 @@ from ensue.data.texts.labels import require_known
 from ensue.errors import DataError, SettingError
 from ensue.lines import plural, printable
 from ensue.records import Text
+from ensue.tasks.classify.dataset import require_sets
 
 if TYPE_CHECKING:
     from ensue.tasks.classify.predictor import ClassifyPredictor
@@ -74,13 +75,14 @@ def require(data: Texts, path: Path, predictor: ClassifyPredictor | None = None,
         _require_paired(data, path, predictor)
     if data.labels is None:
         raise DataError(f"{path}: the texts have no labels; name their column with --columns label=…")
-    if training and data.labels.n_unique() < 2:
-        raise DataError(f"{path}: every text has the label {data.labels[0]!r}; give texts of at least two labels")
+    distinct = data.distinct_labels()
+    if training and len(distinct) < 2:
+        raise DataError(f"{path}: every text has the label {distinct[0]!r}; give texts of at least two labels")
     if predictor is not None:
+        require_sets(data, predictor.metadata.sets, str(path))
         # `Good` and `good` are one label: the spelling of the training data is used.
         spelled, warnings = data.match_spellings(predictor.labels)
-        assert spelled.labels is not None
-        require_known(spelled.labels, predictor.labels, str(path))
+        require_known(spelled.flat_labels, predictor.labels, str(path))
         for sentence in warnings:
             display.log(f"warning: {path}: {sentence}")
 
@@ -167,6 +169,8 @@ def _plain(line: str, location: str, paired: bool) -> Text:
 def notes(answer: TextAnswer) -> list[str]:
     """Return how many words are in the vocabulary, and the deletion test of the first label."""
     lines = [f"in vocabulary: {answer.in_vocabulary} of {plural(answer.events, 'word')}"]
+    if answer.labels is not None:
+        lines.insert(0, f"labels: {', '.join(answer.labels) or 'none of these'}")
     if (test := answer.deletion) is not None:
         words = plural(test.words, "word")
         lines.append(

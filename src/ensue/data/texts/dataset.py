@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Unpack
 
@@ -23,6 +24,7 @@ from ensue.data.posts.documents import open_texts
 from ensue.data.schema import ReadReport
 from ensue.data.table import ReadOptions, Table, nothing, read_together
 from ensue.data.texts.formats import read_rows
+from ensue.data.texts.label_sets import DELIMITERS, UNIT, delimiter_of, each, to_sets
 from ensue.data.texts.labels import join_spellings, match_spellings, present
 from ensue.errors import DataError, SettingError
 from ensue.lines import part_of, plural, quoted
@@ -39,7 +41,7 @@ class Texts:
 
     Attributes:
         texts: one column of texts, or two of them for pairs.
-        labels: one label a row, or ``None`` where the data has none.
+        labels: one label a row, or lists of labels; ``None`` where the data has none.
         ids: one id a row, or ``None``.
         groups: what must not be torn apart by a split, such as the film a review is of; or ``None``.
         originals: of a whole file, reads all columns of its rows anew; of JSON the objects in a column ``json``.
@@ -63,6 +65,23 @@ class Texts:
         return len(self.texts[0])
 
     @property
+    def multilabel(self) -> bool:
+        """Return whether a text may have several labels, or none: its labels are lists."""
+        return self.labels is not None and isinstance(self.labels.dtype, pl.List)
+
+    @property
+    def flat_labels(self) -> pl.Series:
+        """The labels of all texts, text after text; none where the data has none."""
+        if self.labels is None:
+            return pl.Series(dtype=pl.String)
+        return self.labels.explode().drop_nulls() if self.multilabel else self.labels
+
+    def distinct_labels(self) -> list[str]:
+        """Return the different labels of all texts, sorted."""
+        labels: list[str] = self.flat_labels.drop_nulls().unique().sort().to_list()
+        return labels
+
+    @property
     def paired(self) -> bool:
         """Return whether a row is a pair."""
         return len(self.texts) == 2
@@ -71,14 +90,14 @@ class Texts:
         """Return the texts with each label spelled in one way, and a warning that lists what was joined."""
         if self.labels is None:
             return self, ()
-        labels, warnings = join_spellings(self.labels)
+        labels, warnings = each(self.labels, join_spellings)
         return replace(self, labels=labels), warnings
 
     def match_spellings(self, known: Sequence[str]) -> tuple[Texts, tuple[str, ...]]:
         """Return the texts with labels spelled as ``known`` ones are, and a warning that lists what was matched."""
         if self.labels is None:
             return self, ()
-        labels, warnings = match_spellings(self.labels, known)
+        labels, warnings = each(self.labels, partial(match_spellings, known=known))
         return replace(self, labels=labels), warnings
 
     @classmethod
@@ -98,18 +117,24 @@ class Texts:
                 )
             if (record.label is None) != (rows[0].label is None):
                 raise DataError(f"text {position}: give every text a label, or none")
+            if isinstance(record.label, tuple) != isinstance(rows[0].label, tuple):
+                raise DataError(f"text {position}: give every text one label, or every text a list of labels")
         columns = (pl.Series([record.texts[side] for record in rows], dtype=pl.String) for side in range(width))
-        labels = [str(record.label) for record in rows if record.label is not None]
+        labels = [record.label for record in rows if record.label is not None]
+        kind = pl.List(pl.String) if labels and isinstance(labels[0], tuple) else pl.String
         ids = [record.id for record in rows]
         return cls(
             tuple(strip_markup(column)[0] for column in columns),
-            pl.Series(labels, dtype=pl.String) if labels else None,
+            pl.Series([list(label) if isinstance(label, tuple) else label for label in labels], dtype=kind)
+            if labels
+            else None,
             pl.Series(ids, dtype=pl.String) if any(ids) else None,
         )
 
     def record(self, index: int) -> Text:
         """One row as a record."""
         label = None if self.labels is None else self.labels[index]
+        label = tuple(label) if self.multilabel and label is not None else label
         return Text(tuple(column[index] for column in self.texts), label, "" if self.ids is None else self.ids[index])
 
     def records(self) -> Iterator[Text]:
@@ -176,7 +201,9 @@ def read_texts(
             drops=options.missing_ids == DROP and not unlabelled,
             consequence="read without",
         )
-        rows, labels, notes, warnings = _labels(numbers.normalise(rows), unlabelled)
+        rows, labels, notes, warnings = _labels(
+            numbers.normalise(rows), path, {**options.schema.columns, **options.columns}, unlabelled
+        )
     # One column of texts, or two of them for pairs.
     sides = (rows.frame[role].fill_null("") for role in ("text", "second") if role in rows.frame.columns)
     texts, num_changed = zip(*map(strip_markup, sides), strict=True)
@@ -218,25 +245,51 @@ def _of_part(rows: Table, path: str | Path, part: str) -> Table:
     return rows.select(rows.frame["part"] == part)
 
 
-def _labels(rows: Table, unlabelled: bool) -> tuple[Table, pl.Series | None, tuple[str, ...], tuple[str, ...]]:
+def _labels(
+    rows: Table, path: str | Path, stated: Mapping[str, str], unlabelled: bool
+) -> tuple[Table, pl.Series | None, tuple[str, ...], tuple[str, ...]]:
     """Return the rows, their labels, notes and warnings; rows without a label go unless none has one or all stay."""
-    if "label" not in rows.frame.columns:
+    role = next((role for role in ("label", "labels") if role in rows.frame.columns), None)
+    if role is None:
         return rows, None, (), ()
-    is_labelled = present(rows.frame["label"])
+    is_labelled = present(rows.frame[role])
     if not is_labelled.any():
         return rows, None, ("no row has a label",), ()
-    labels, warnings = join_spellings(rows.frame["label"].set(~is_labelled, None))
+    column = rows.frame[role].set(~is_labelled, None)
     notes: tuple[str, ...] = ()
+    if not unlabelled and (delimiter := _delimiter(column, str(path), rows.columns.get(role, role), stated)):
+        column = to_sets(column, delimiter)
+        mean = float(column.list.len().sum()) / int(is_labelled.sum())
+        between = "lists" if delimiter == UNIT else f"{quoted(delimiter)} between them"
+        notes = (f"several labels per text, {mean:.2f} on average: {between}",)
+        # A later file of the model is read alike: its column has the role of several labels.
+        columns = {"labels" if other == role else other: name for other, name in rows.columns.items()}
+        rows = replace(rows, columns=columns)
+    labels, warnings = each(column, join_spellings)
     if not is_labelled.all():
         empty = f"{part_of(len(labels) - int(is_labelled.sum()), len(labels), 'row', 'has', 'have')} no label"
         if not unlabelled:
             rows = rows.select(is_labelled)
             labels = labels.filter(is_labelled)
-        notes = (empty if unlabelled else f"{empty}: left out",)
+        notes = (*notes, empty if unlabelled else f"{empty}: left out")
     # A column of ids or of titles has as many values as rows.
     if len(labels) >= _MANY_LABELS and labels.n_unique() == len(labels):
         notes = (*notes, f"each of the {len(labels):,} rows has a different label; is this the label column?")
     return rows, labels, notes, warnings
+
+
+def _delimiter(labels: pl.Series, where: str, name: str, stated: Mapping[str, str]) -> str | None:
+    """Return the delimiter between the labels of a text; ``None`` where each text has one.
+
+    Raises:
+        DataError: the labels may be one or several.
+    """
+    if labels.str.contains(UNIT, literal=True).any():
+        return UNIT
+    if "labels" in stated:
+        # Whatever is most frequent; a column without any delimiter has sets of one label.
+        return max(DELIMITERS, key=lambda delimiter: int(labels.str.contains(delimiter, literal=True).sum()))
+    return None if "label" in stated else delimiter_of(labels, where, name)
 
 
 def hold_out_texts(texts: Texts, share: float = 0.1, seed: int = 0) -> tuple[Texts, Texts, str]:
@@ -262,7 +315,7 @@ def hold_out_texts(texts: Texts, share: float = 0.1, seed: int = 0) -> tuple[Tex
         raise SettingError(f"share: {share} is not between 0 and 1")
     if len(texts) < 2:
         raise DataError(f"{len(texts)} text cannot be split in two; give at least 2")
-    labels = _codes(texts.labels) if texts.labels is not None else np.zeros(len(texts), np.int64)
+    labels = np.zeros(len(texts), np.int64) if texts.labels is None else _codes(_rarest(texts.labels))
     quotas = _quotas(np.bincount(labels), share)
     generator = np.random.default_rng(seed)
     column = texts.groups if texts.groups is not None else texts.texts[0] if texts.paired else None
@@ -276,6 +329,15 @@ def hold_out_texts(texts: Texts, share: float = 0.1, seed: int = 0) -> tuple[Tex
     proportion = "" if texts.labels is None else ", stratified by label"
     rule = f"{test.sum():,} of {len(texts):,} at random (seed {seed}){scope}{proportion}"
     return texts.select(~test), texts.select(test), rule
+
+
+def _rarest(labels: pl.Series) -> pl.Series:
+    """Return (texts,) the rarest label of each text, by which sets are stratified; single labels as they are."""
+    if not isinstance(labels.dtype, pl.List):
+        return labels
+    rows = pl.DataFrame({"label": labels}).with_row_index("row").explode("label", empty_as_null=True)
+    rows = rows.with_columns(count=pl.len().over("label"))
+    return rows.sort("count", "label").group_by("row").first().sort("row")["label"].fill_null("")
 
 
 def _codes(column: pl.Series) -> Index:
@@ -342,7 +404,7 @@ def leaks(train: Texts, other: Texts) -> Leaks:
         raise DataError("one part holds single texts and the other pairs; give two parts of the same data set")
     # Labels of the other part are compared as the model would spell them.
     if train.labels is not None:
-        other, _ = other.match_spellings(train.labels.drop_nulls().unique().sort().to_list())
+        other, _ = other.match_spellings(train.distinct_labels())
     train_keys, other_keys = _keys(train), _keys(other)
     # A text disagrees with a label unless that is both its lowest and its highest label in training.
     spans = train_keys.group_by("key").agg(low=pl.col("label").min(), high=pl.col("label").max())
@@ -369,6 +431,8 @@ def _keys(texts: Texts) -> pl.DataFrame:
     plain = [column.str.to_lowercase().str.replace_all(r"\s+", " ").str.strip_chars() for column in texts.texts]
     key = plain[0] + "\t" + plain[1] if texts.paired else plain[0]
     labels = pl.Series([None], dtype=pl.String).new_from_index(0, len(texts)) if texts.labels is None else texts.labels
+    # Two sets are one where they hold the same labels, in whatever order.
+    labels = labels.list.sort().list.join(UNIT) if texts.multilabel else labels
     return pl.DataFrame({"key": key, "label": labels})
 
 

@@ -9,20 +9,20 @@ parts               ``{"train": [["text", "label"], …], "val": […]}`` (CLINC
 columns             ``{"text": ["…", …], "label": ["…", …]}``
 ==================  ===========================================================================================
 
-A list of one label is that label, an empty one is none, and several are refused: which one to learn is not for a reader
-to choose.
+A list of one label is that label, an empty one is none, and several are a set of labels.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from ensue.data.files import Content
 from ensue.data.schema import plain_name
 from ensue.data.table import read_object, sample_objects
+from ensue.data.texts.label_sets import UNIT
 from ensue.errors import DataError
 from ensue.lines import listed, quoted
 
@@ -40,7 +40,7 @@ class LabelFields:
     Attributes:
         names: names of labels as :func:`~ensue.data.schema.plain_name` leaves them.
         texts: those of texts.
-        strict: whether several labels of one text are refused; they are no label otherwise.
+        strict: whether annotations are refused that are no labels of a text.
         stated_name: the name that is stated for the label.
     """
 
@@ -54,10 +54,10 @@ class LabelFields:
         return name == self.stated_name or plain_name(name) in (*self.names, "labels", "choices")
 
     def one(self, name: str, value: object, where: str) -> object:
-        """Return the one label in a field; ``None`` where there is none.
+        """Return the label in a field, or several with ``UNIT`` between them; ``None`` where there is none.
 
         Raises:
-            DataError: several labels, or spans of the text.
+            DataError: spans of the text.
         """
         if isinstance(value, dict):
             # A choice of Label Studio, or a span of Prodigy and doccano, which is no label of a text.
@@ -73,11 +73,21 @@ class LabelFields:
             return None
         # Two annotators with the same label agree on one.
         labels = list(dict.fromkeys(label for item in value if (label := self.one(name, item, where)) is not None))
+        return UNIT.join(map(str, labels)) if len(labels) > 1 else labels[0] if labels else None
+
+    def agreed(self, name: str, values: Sequence[object], where: str) -> object:
+        """Return the label, or the set of labels, that all annotators of a text give.
+
+        Raises:
+            DataError: they disagree.
+        """
+        answers = [label for value in values if (label := self.one(name, value, where)) is not None]
+        labels = list(dict.fromkeys(answers))
         if len(labels) > 1 and self.strict:
-            texts = " and ".join(map(quoted, labels[:2])) + (", …" if len(labels) > 2 else "")
+            texts = " and ".join(quoted(str(label).replace(UNIT, ";")) for label in labels[:2])
             raise DataError(
-                f"{where}: {len(labels)} labels ({texts}) in field {quoted(name)}, but a text has one label in task "
-                "classify; keep one, or remove the text"
+                f"{where}: annotators give different labels in field {quoted(name)}: {texts}; mark one annotation as "
+                "the ground truth, or remove the text"
             )
         return labels[0] if len(labels) == 1 else None
 
@@ -98,7 +108,7 @@ def flattened(content: Content, fields: LabelFields) -> Content:
     """Return JSON Lines of flat objects, one per line as before; the file itself where its objects are flat.
 
     Raises:
-        DataError: a text with several labels, or annotations that are not labels of a text.
+        DataError: annotations that are not labels of a text.
     """
     # A document is taken apart into its records; JSON Lines are flattened line by line.
     document = _document(content)
@@ -177,7 +187,7 @@ def _task(sample: Object, fields: LabelFields, where: str) -> dict[str, object]:
                 fields.refuse_spans(str(result.get("from_name")), where)
     flat = {name: value for name, value in data.items() if isinstance(value, _SCALARS)} | {"id": sample.get("id")}
     # One control is the label, whatever its name; several need a choice.
-    labels = {name: fields.one(name, values, where) for name, values in choices.items()}
+    labels = {name: fields.agreed(name, values, where) for name, values in choices.items()}
     if len(labels) > 1 and fields.strict and not fields.stated_name:
         raise DataError(
             f"{where}: several controls give labels, {listed(list(labels))}; choose one with --columns "

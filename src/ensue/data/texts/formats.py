@@ -37,6 +37,7 @@ from ensue.data.posts.platforms import is_json, objects
 from ensue.data.schema import Found, Roles, name_table, plain_name, require_columns, require_roles
 from ensue.data.table import Table, by_role, json_lines, read_delimited, read_objects, read_table, sample_objects
 from ensue.data.texts.exports import LabelFields, flattened
+from ensue.data.texts.label_sets import UNIT, binary_columns, from_binary
 from ensue.errors import DataError, SettingError
 from ensue.lines import listed, plural, quoted
 from ensue.records import Text
@@ -93,6 +94,7 @@ _COLUMNS = Roles(
         second:
         label: goldlabel label stance entailmentjudgment entailmentlabel sentiment category class classindex stars
             rating polarity intent emotion target isduplicate quality
+        labels: labels tags topics genres categories emotions
         id: id pairid textid reviewid uid
         group: group groupid movie movieid product productid businessid captionid promptid
         part:
@@ -221,15 +223,17 @@ def read_rows(content: Content, stated_columns: Mapping[str, str], phrases: bool
 
 def _table(request: _Request) -> Table:
     delimited = Delimited.of(request.content, request.separator)
-    return read_delimited(delimited, *request.find(delimited.names))
+    columns, notes = request.find(delimited.names)
+    table = read_delimited(delimited, columns, notes)
+    if "label" in columns or request.keep_all or not (names := binary_columns(delimited.whole(), [*columns.values()])):
+        return table
+    labels = from_binary(delimited.whole().select(names))
+    note = f"labels are the columns with 0 and 1: {listed(names)}"
+    return replace(table, frame=table.frame.with_columns(labels), notes=(*table.notes, note))
 
 
 def _parquet(request: _Request) -> Table:
-    """Columns of Parquet; lists of one label are labels, as in JSON.
-
-    Raises:
-        DataError: a list of several labels.
-    """
+    """Columns of Parquet; lists of labels are read as in JSON."""
     content = request.content
     schema = content.schema()
     columns, notes = request.find(list(schema))
@@ -241,13 +245,9 @@ def _parquet(request: _Request) -> Table:
     other_columns = {role: column for role, column in columns.items() if role != "label"}
     # The same label twice is one label.
     lists = content.table([name])[name].cast(pl.List(pl.String)).list.drop_nulls().list.unique(maintain_order=True)
-    labels = LabelFields(strict=not request.keep_all)
-    for row in (lists.list.len() > 1).fill_null(False).arg_true():
-        labels.one(name, lists[row].to_list(), content.place(row))
     table = read_table(content, lambda _: (other_columns, notes))
-    # Of several labels none is read; with labels wanted, the loop above has refused them.
-    single = pl.DataFrame({"label": lists.set(lists.list.len() > 1, None).list.first()})
-    return replace(table, frame=table.frame.with_columns(single["label"]), columns=columns)
+    labels = lists.set(lists.list.len() == 0, None).list.join(UNIT)
+    return replace(table, frame=table.frame.with_columns(labels.alias("label")), columns=columns)
 
 
 def _json(request: _Request) -> Table:
@@ -295,16 +295,13 @@ def _label(post: Mapping[str, object]) -> str | None:
 
 
 def _fasttext(request: _Request) -> Table:
-    """A line with several labels is refused: which one to learn is not for a reader to choose."""
+    """Read ``__label__x text``, or several labels before the text."""
     content = request.content
     lines, numbers, notes = content.filled_lines()
     # All labels at the start of a line, and the text behind them.
     halves = lines.str.extract_groups(r"^\s*((?:__label__\S*(?:\s+|$))*)(.*)$").struct.unnest()
-    counts = halves["1"].str.count_matches(r"__label__\S*")
-    for row in (counts > 1).arg_true()[:1]:
-        problem = f"{counts[row]} labels in one line; keep one"
-        raise DataError(f"{content.path}, line {numbers[row]}: {problem}, as in __label__good a fine film")
-    label = halves["1"].str.strip_chars().str.strip_prefix("__label__")
+    label = halves["1"].str.extract_all(r"__label__\S*").list.eval(pl.element().str.strip_prefix("__label__"))
+    label = label.list.join(UNIT)
     return request.table("fasttext", pl.DataFrame({"text": halves["2"], "label": label}), numbers, {}, *notes)
 
 
@@ -439,8 +436,12 @@ def has_unknown_header(content: Content) -> bool:
 
 def _lists(content: Content) -> Table:
     """``{"texts": […], "label": "…", "id": "…"}`` a line: lists of one text, or of two."""
-    schema = {"texts": pl.List(pl.String), "label": pl.String(), "id": pl.String()}
-    frame = read_objects(content, schema, Text.from_json)
+    lists = isinstance(sample_objects(content)[0].get("label"), list)
+    kind = pl.List(pl.String) if lists else pl.String()
+    frame = read_objects(content, {"texts": pl.List(pl.String), "label": kind, "id": pl.String()}, Text.from_json)
+    if lists:
+        # The separator at the end tells the empty set of labels from no label.
+        frame = frame.with_columns(label=pl.col("label").list.join(UNIT) + UNIT)
     counts = frame["texts"].list.len().fill_null(0)
     # The first line decides whether texts are single or pairs.
     for row in ((counts < 1) | (counts > 2) | (counts != counts[0])).arg_true()[:1]:

@@ -75,7 +75,7 @@ def check(texts: Texts, understood: ReadReport, others: Mapping[str, Texts] | No
     """
     # Labels that differ by case or spaces alone count as one, as in training.
     texts, joined = texts.join_spellings()
-    labels_here = [] if texts.labels is None else texts.labels.drop_nulls().unique().sort().to_list()
+    labels_here = texts.distinct_labels()
     matched = {name: other.match_spellings(labels_here) for name, other in (others or {}).items()}
     shared_texts = {name: leaks(texts, other) for name, (other, _) in matched.items()}
     words, sentences, silent = _lengths(texts)
@@ -127,7 +127,8 @@ def _lengths(texts: Texts) -> tuple[Index, Index, int]:
 def _labels(texts: Texts) -> dict[str, int]:
     if texts.labels is None:
         return {}
-    counts = texts.labels.rename("label").value_counts(name="count").sort(["count", "label"], descending=[True, False])
+    counts = texts.flat_labels.rename("label").value_counts(name="count")
+    counts = counts.sort(["count", "label"], descending=[True, False])
     return dict(counts.iter_rows())
 
 
@@ -185,7 +186,7 @@ def _near(texts: Texts, other: Texts, name: str, here: str) -> Iterator[str]:
 
 def _telling(texts: Texts) -> Iterator[str]:
     """Words that all but hold the label."""
-    words = [] if texts.labels is None else telling_words(texts.texts, texts.labels)
+    words = [] if texts.labels is None or texts.multilabel else telling_words(texts.texts, texts.labels)
     for word in words[:_MAX_TELLING]:
         yield (
             f"the word {quoted(word.word)} is in {100 * word.inside:.1f} % of the texts labelled {quoted(word.label)} "

@@ -27,8 +27,15 @@ _MIN_HELD_OUT = 25
 30 of 300 labels choose well (.558 against .555)."""
 
 
-def held_out_metric(state: ClassifyState, predicted: Index, targets: Index) -> float:
-    """Return the accuracy or macro F1 of (texts,) predicted codes; a target of -1 is never right."""
+def held_out_metric(state: ClassifyState, scores: Floats, targets: Index) -> float:
+    """Return the accuracy or macro F1 of (texts, labels) raw scores; a target of -1 is never right.
+
+    Of sets of labels, return micro or macro F1 of the labels that are likelier than not.
+    """
+    if targets.ndim == 2:
+        counts = metrics.set_counts(scores > 0, targets.astype(np.bool_))
+        return metrics.micro_f1(counts) if state.shared.metric == "accuracy" else metrics.macro_f1(counts)
+    predicted = scores.argmax(1)
     if state.shared.metric == "accuracy":
         return float((predicted == targets).mean())
     num_labels = len(state.labels)
@@ -40,7 +47,7 @@ def _cost(state: ClassifyState, scores: Floats, targets: Index) -> float:
     """Return the cost that models are compared by: mean nats per label, or 1 - macro F1 if that is the metric."""
     if state.shared.metric == "accuracy":
         return float(cross_entropy(scores, targets).mean())
-    return 1 - held_out_metric(state, scores.argmax(1), targets)
+    return 1 - held_out_metric(state, scores, targets)
 
 
 def choose_blend(state: ClassifyState, valid: Data, baselines: Mapping[str, Unseen]) -> dict[str, float]:

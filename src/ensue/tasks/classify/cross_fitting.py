@@ -20,7 +20,7 @@ from ensue.metrics import Floats
 from ensue.significance import significantly_positive
 from ensue.tasks.classify.baselines.tfidf import Lesson, Tfidf
 from ensue.tasks.classify.calibration import temperature
-from ensue.tasks.classify.dataset import Sides, codes, text_hashes
+from ensue.tasks.classify.dataset import Mask, Sides, codes, known, text_hashes
 from ensue.tasks.classify.model import Baseline
 from ensue.tasks.classify.state import ClassifyState
 from ensue.text.linear import log_softmax
@@ -43,8 +43,17 @@ Make = Callable[[float], Baseline]
 
 
 def cross_entropy(scores: Floats, targets: Index) -> Floats:
-    """Return the cost of each label in nats, (texts,), of scores before normalising."""
+    """Return the cost of each label, or of the labels of each text together, in nats, (texts,), of raw scores."""
+    if targets.ndim == 2:
+        costs: Floats = (np.logaddexp(0, scores) - scores * targets).sum(1)
+        return costs
     return -log_softmax(scores)[np.arange(len(targets)), targets]
+
+
+def is_right(scores: Floats, targets: Index) -> Mask:
+    """Return a (texts,) mask of texts whose likeliest label, or whose set of labels above 1/2, is the true one."""
+    mask: Mask = scores.argmax(1) == targets if targets.ndim == 1 else ((scores > 0) == targets).all(1)
+    return mask
 
 
 class Data(NamedTuple):
@@ -85,7 +94,7 @@ class Unseen(NamedTuple):
         as much as ``FOLD_WEIGHT`` of the held-out ones: they steady the temperature of few, and hardly move it.
         """
         scores, targets = self.usable()
-        num_held = len(targets) if self.num_held is None else int((self.targets[: self.num_held] >= 0).sum())
+        num_held = len(targets) if self.num_held is None else int(known(self.targets[: self.num_held]).sum())
         weights = np.ones(len(targets))
         # Texts of the folds come after the held-out ones.
         weights[num_held:] = min(1.0, FOLD_WEIGHT * num_held / max(len(targets) - num_held, 1))
@@ -93,20 +102,20 @@ class Unseen(NamedTuple):
 
     def usable(self) -> tuple[Floats, Index]:
         """Return the scores and codes of the texts whose label is known."""
-        is_known = self.targets >= 0
+        is_known = known(self.targets)
         return self.scores[is_known], self.targets[is_known]
 
     def loss(self) -> float:
         """Return the mean cost of a label in nats, at the best temperature."""
-        return float(self._costs().mean()) if (self.targets >= 0).any() else 0.0
+        return float(self._costs().mean()) if known(self.targets).any() else 0.0
 
     def significantly_better(self, other: Unseen) -> bool:
         """Return whether labels cost significantly less than with the other, and at least as many texts are right."""
         gains = other._costs() - self._costs()
         num_right, other_num_right = (
-            int((scores.argmax(1) == targets).sum()) for scores, targets in (self.usable(), other.usable())
+            int(is_right(scores, targets).sum()) for scores, targets in (self.usable(), other.usable())
         )
-        units = None if self.units is None else self.units[self.targets >= 0]
+        units = None if self.units is None else self.units[known(self.targets)]
         return num_right >= other_num_right and significantly_positive(gains, units)
 
     def _costs(self) -> Floats:

@@ -40,12 +40,18 @@ def word_counts(sides: Sides) -> Index:
 
 def usable_texts(sides: Sides, targets: Index) -> Mask:
     """Return a (texts,) mask of texts with a known label and at least one word."""
-    return (targets >= 0) & (word_counts(sides) > 0)
+    return known(targets) & (word_counts(sides) > 0)
+
+
+def known(targets: Index) -> Mask:
+    """Return a (texts,) mask of texts whose label is a label of the model; sets of labels are without those."""
+    return targets >= 0 if targets.ndim == 1 else np.ones(len(targets), np.bool_)
 
 
 def sampled(sides: Sides, targets: Index, num: int, seed: int) -> Remembered | None:
     """Return at most ``num`` usable texts at random; ``None`` for none."""
-    usable = np.flatnonzero(usable_texts(sides, targets))
+    # Updates of models of sets are not tested: their folders store no texts.
+    usable = np.flatnonzero(usable_texts(sides, targets) & (targets.ndim == 1))
     rows = np.sort(np.random.default_rng(seed).permutation(usable)[:num])
     if not len(rows):
         return None
@@ -123,17 +129,42 @@ class Passages:
         return ranges(self.first[texts], self.first[texts + 1] - self.first[texts])
 
 
+def require_sets(texts: Texts, sets: bool, where: str) -> None:
+    """Refuse texts with several labels for a model of one label per text, and the reverse.
+
+    Raises:
+        DataError: naming the option that says how labels are read.
+    """
+    if texts.labels is not None and texts.multilabel != sets:
+        number, role = ("several labels", "labels") if sets else ("one label", "label")
+        raise DataError(
+            f"{where}: the model was trained on texts with {number} each; read the column of labels in the same way, "
+            f"with --columns {role}=…"
+        )
+
+
 def codes(texts: Texts, labels: Sequence[str]) -> Index:
     """Return (texts,) the code of each text's label, whatever its spelling; -1 for one that is not among ``labels``.
+
+    Of sets of labels, return (texts, labels) 1 for each label of a text and 0 for the others.
 
     Raises:
         DataError: the texts have no labels.
     """
     if texts.labels is None:
         raise DataError("the texts have no labels; name the column, such as label=COLUMN")
-    spelled, _ = match_spellings(texts.labels, labels)
     # Unknown labels become -1, which no prediction equals.
     columns = {label: code for code, label in enumerate(labels)}
+    if texts.multilabel:
+        sets = texts.match_spellings(labels)[0].labels
+        assert sets is not None
+        # One row and one column for each label of each text, scattered into the matrix.
+        pairs = pl.DataFrame({"label": sets}).with_row_index("row").explode("label", empty_as_null=False)
+        pairs = pairs.filter(pl.col("label").is_in(list(columns)))
+        targets = np.zeros((len(texts), len(labels)), np.int64)
+        targets[pairs["row"].to_numpy(), [columns[label] for label in pairs["label"]]] = 1
+        return targets
+    spelled, _ = match_spellings(texts.labels, labels)
     matched = spelled.replace_strict(list(columns), list(columns.values()), default=-1, return_dtype=pl.Int64)
     return np.array(matched.to_numpy(), np.int64)
 

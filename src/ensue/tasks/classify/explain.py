@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -48,22 +48,27 @@ def answers(state: ClassifyState, records: Sequence[Text], k: int, *, evidence: 
     # Words in the vocabulary per text: differences of running sums at the ends of the texts.
     sums = [_running_sums(tokens.ids != UNKNOWN)[tokens.sentences[tokens.texts]] for tokens in sides]
     known_counts = np.sum([np.diff(side_sums) for side_sums in sums], axis=0)
-    attributed = _evidence(state, sides, probabilities, order) if evidence else [_NO_EVIDENCE] * len(records)
+    sets = state.predicted_sets(probabilities) if state.metadata.sets else None
+    attributed = _by_label(state, sides, probabilities, order, sets) if evidence else [_NO_EVIDENCE] * len(records)
     counts = zip(known_counts.tolist(), word_counts(sides).tolist(), strict=True)
-    rows = zip(records, order.tolist(), probabilities.tolist(), counts, attributed, strict=True)
+    predicted = [
+        None if sets is None else [label for label in row if sets[index, label]]
+        for index, row in enumerate(np.argsort(-probabilities, axis=1, kind="stable").tolist())
+    ]
+    rows = zip(records, order.tolist(), probabilities.tolist(), counts, attributed, predicted, strict=True)
     labels = state.labels
     return [
         TextAnswer(
             tuple(
-                Choice(labels[label], row[label], tuple(unit.attribution(rank) for unit in tested.units))
-                for rank, label in enumerate(best)
+                Choice(labels[label], row[label], tested.attributions.get(rank, ())) for rank, label in enumerate(best)
             ),
             num_known,
             num_words,
             id=record.id,
             deletion=tested.deletion,
+            labels=None if chosen is None else tuple(labels[label] for label in chosen),
         )
-        for record, best, row, (num_known, num_words), tested in rows
+        for record, best, row, (num_known, num_words), tested, chosen in rows
     ]
 
 
@@ -95,7 +100,15 @@ class _Tested(NamedTuple):
     deletion: Deletion | None
 
 
-_NO_EVIDENCE = _Tested([], None)
+class _Attributed(NamedTuple):
+    """The attributions of a text by the rank of the choice, and its deletion test."""
+
+    attributions: Mapping[int, tuple[Attribution, ...]]
+    deletion: Deletion | None
+
+
+_NOTHING_TESTED = _Tested([], None)
+_NO_EVIDENCE = _Attributed({}, None)
 
 
 class _Trial(NamedTuple):
@@ -105,9 +118,32 @@ class _Trial(NamedTuple):
     words: Index
 
 
+def _by_label(
+    state: ClassifyState, sides: Sides, probabilities: Floats, order: Index, sets: Mask | None
+) -> Iterator[_Attributed]:
+    """Yield the evidence of each record: of one label its units, tested for all choices; of sets each label's own."""
+    if sets is None:
+        for tested in _evidence(state, sides, probabilities, order):
+            ranks = range(order.shape[1])
+            yield _Attributed({rank: _attributions(tested, rank) for rank in ranks}, tested.deletion)
+        return
+    # The likeliest label, and every other one that is predicted.
+    num_explained = np.clip(sets.sum(1), 1, order.shape[1])
+    columns = [
+        list(_evidence(state, sides, probabilities, order[:, [rank]])) for rank in range(int(num_explained.max()))
+    ]
+    for record, num in enumerate(num_explained.tolist()):
+        by_rank = {rank: _attributions(columns[rank][record], 0) for rank in range(num)}
+        yield _Attributed(by_rank, columns[0][record].deletion)
+
+
+def _attributions(tested: _Tested, choice: int) -> tuple[Attribution, ...]:
+    return tuple(unit.attribution(choice) for unit in tested.units)
+
+
 def _evidence(state: ClassifyState, sides: Sides, probabilities: Floats, order: Index) -> Iterator[_Tested]:
-    """Yield for each record the units of largest weight, and the score drops without them."""
-    weights = _weights(state, sides, probabilities.argmax(1))
+    """Yield for each record the units of largest weight for its first choice, and the score drops without them."""
+    weights = _weights(state, sides, order[:, 0])
     words = _words(sides)
     positions = [_positions(sides, record) for record in range(len(probabilities))]
     top = [_heaviest(weights[index], bounds) for index, bounds in zip(positions, _units(state, sides), strict=True)]
@@ -116,7 +152,7 @@ def _evidence(state: ClassifyState, sides: Sides, probabilities: Floats, order: 
     low = 0
     for record, units in enumerate(top):
         if not len(units):
-            yield _NO_EVIDENCE
+            yield _NOTHING_TESTED
             continue
         # The trials of a record: each unit alone, all of them together, and the random deletions.
         num_trials = len(units) + 1 + DRAWS

@@ -60,7 +60,7 @@ def fit(
     reports = train_network(
         state,
         passages,
-        lambda: held_out_metric(state, state.raw_scores(valid.sides).argmax(1), valid.targets),
+        lambda: held_out_metric(state, state.raw_scores(valid.sides), valid.targets),
         schedule,
         arrays=[*passages.arrays(), *valid_passages.arrays()],
         checkpoint=checkpoint,
@@ -101,6 +101,7 @@ def _scale(state: ClassifyState, valid: Data) -> None:
     network = state.module
     baseline = state.counting.get("vectors")
     is_added = isinstance(state.settings, TextSettings) and state.settings.residual and state.model_name != "blend"
+    is_added = is_added and not state.metadata.sets  # weights are learned from labels that exclude each other
     if baseline is None or not is_added or not isinstance(network, TextClassifier):
         return
     sides, targets = valid.sides, valid.targets

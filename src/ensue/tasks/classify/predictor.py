@@ -180,8 +180,8 @@ class ClassifyPredictor(ClassifyState):
         if not len(data):
             raise DataError("new data: there are no texts")
         targets = codes(data, self.labels)
-        for index in np.flatnonzero(targets < 0)[:1].tolist():
-            label = data.record(index).label
+        spelled, _ = data.match_spellings(self.labels)
+        for label in [label for label in spelled.distinct_labels() if label not in self.labels][:1]:
             raise DataError(
                 f"new data: the label {label!r} is not a label of the model ({', '.join(self.labels)}); fit again on "
                 "all data"

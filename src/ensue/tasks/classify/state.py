@@ -29,7 +29,7 @@ from ensue.tasks.classify.ensembles import blend
 from ensue.tasks.classify.model import Baseline, Model, Network, Shape
 from ensue.tasks.classify.settings import TABLE_2, CountingSettings, TextSettings
 from ensue.text.encoder import Encoder
-from ensue.text.linear import log_softmax
+from ensue.text.linear import log_softmax, sigmoid
 from ensue.text.tokens import Tokenizer
 
 if TYPE_CHECKING:  # of networks, which need torch
@@ -78,6 +78,10 @@ class Metadata(SharedMetadata):
     """True if the network's scores are added to those of the mean-vector baseline."""
     blend: Annotated[dict[str, Weight], Field(min_length=1)] | None = None
     """The weight of each model in the pool; ``None`` where nothing is pooled."""
+    sets: bool = False
+    """True if a text may have several labels, or none."""
+    thresholds: dict[str, list[float]] = field(default_factory=dict)
+    """By model, the probability from which each label is predicted, where texts have sets of labels."""
 
 
 class ClassifyState(State[Network]):
@@ -183,7 +187,7 @@ class ClassifyState(State[Network]):
         """
         name = counting or self.model_name
         scores = self.raw_scores(sides, counting) / self.metadata.temperature.get(name, 1.0)
-        probabilities: Floats = np.exp(log_softmax(scores))
+        probabilities: Floats = sigmoid(scores) if self.metadata.sets else np.exp(log_softmax(scores))
         if (is_empty := word_counts(sides) == 0).any():
             majority = self.counting["majority"]
             assert isinstance(majority, Majority)
@@ -193,6 +197,12 @@ class ClassifyState(State[Network]):
                 f"the probabilities of {name} are not finite numbers; fit it again with settings closer to the defaults"
             )
         return probabilities
+
+    def predicted_sets(self, probabilities: Floats, counting: str | None = None) -> Mask:
+        """Return (records, labels) whether each label is predicted: its probability is not below its threshold."""
+        thresholds = np.array(self.metadata.thresholds[counting or self.model_name])
+        is_predicted: Mask = probabilities >= thresholds
+        return is_predicted
 
     def raw_scores(self, sides: Sides, counting: str | None = None) -> Floats:
         """Return scores before temperature and softmax, (records, labels)."""
@@ -253,10 +263,11 @@ class ClassifyState(State[Network]):
         num_labels = len(self.labels)
         kind = MODELS[name].make
         if kind is Majority:
-            return Majority(np.zeros(num_labels, np.int64))
+            return Majority(np.zeros(num_labels, np.int64), sets=self.metadata.sets)
         if kind is Tfidf:
-            model = Tfidf(num_labels, strength)
+            model = Tfidf(num_labels, strength, sets=self.metadata.sets)
             model.vocabulary = self.tokenizer.vocabulary
             return model
         matrix = np.zeros((0, 0), np.float32) if matrix is None else matrix
-        return MeanVectors(num_labels, strength, matrix, 2 if self.metadata.paired else 1)
+        num_sides = 2 if self.metadata.paired else 1
+        return MeanVectors(num_labels, strength, matrix, num_sides, sets=self.metadata.sets)

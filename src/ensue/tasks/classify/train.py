@@ -10,19 +10,21 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from ensue.data.histories import Index
 from ensue.data.texts import Texts, hold_out_texts
 from ensue.data.texts.labels import require_known
 from ensue.errors import DataError, SettingError
 from ensue.lazy import lazy
 from ensue.learning.life import Example, Split, of_texts
 from ensue.lines import plural
+from ensue.metrics import Floats
 from ensue.settings import require_encoder, require_file
 from ensue.tasks.classify.baselines.mean_vectors import MeanVectors
-from ensue.tasks.classify.calibration import calibration_error, temperature
+from ensue.tasks.classify.calibration import calibration_error, temperature, thresholds
 from ensue.tasks.classify.catalogue import COUNTING, MODELS
 from ensue.tasks.classify.choice import adds_nothing, choose_blend, decide
 from ensue.tasks.classify.cross_fitting import Data, Unseen, fit_baseline
-from ensue.tasks.classify.dataset import Sides, codes, sampled, text_hashes, usable_texts
+from ensue.tasks.classify.dataset import Sides, codes, known, sampled, text_hashes, usable_texts
 from ensue.tasks.classify.ensembles import blend
 from ensue.tasks.classify.settings import (
     ALIGNMENT,
@@ -35,6 +37,7 @@ from ensue.tasks.classify.settings import (
     schedule_for,
 )
 from ensue.tasks.classify.state import ClassifyState, Metadata
+from ensue.text.linear import sigmoid
 from ensue.text.tokens import split_words
 from ensue.text.vectors import fit_tokenizer, initial_vectors
 from ensue.training.checkpoint import Checkpoint
@@ -56,6 +59,14 @@ def split(state: ClassifyState, data: Texts, valid: Texts | None) -> Split[Texts
         require_encoder(state.encoder.name)
     require_labels(data, "training data")
     data, spelling_notes = data.join_spellings()
+    if data.multilabel and state.model_name == "blend":
+        # The weights of a blend are learned from labels that exclude each other.
+        state.names = ("tfidf",)
+        state.select_model("tfidf")
+        spelling_notes = (
+            *spelling_notes,
+            "a text may have several labels: tfidf is trained, for blends need one label",
+        )
     # Given validation data, nothing is held out.
     train = data
     rule = ""
@@ -64,10 +75,10 @@ def split(state: ClassifyState, data: Texts, valid: Texts | None) -> Split[Texts
         require_labels(train, "training data")
     _require_like(train, valid)
     labelled = data if state.schedule is None else train  # baselines are trained on held-out texts too
-    labels = labelled.labels.unique().sort().to_list() if labelled.labels is not None else []
+    labels = labelled.distinct_labels()
     valid, valid_notes = valid.match_spellings(labels)
     assert valid.labels is not None
-    require_known(valid.labels, labels, "validation data")
+    require_known(valid.flat_labels, labels, "validation data")
     notes = (*spelling_notes, *(f"validation data: {note}" for note in valid_notes))
     return Split(train, valid, data if rule else None, rule, notes)
 
@@ -129,7 +140,11 @@ def example(state: ClassifyState, valid: Texts, index: int) -> Example | None:
     if not state.shared.remembered:
         return None
     text = valid.record(index)
-    return of_texts({"texts": [*text.texts]}, text.texts, [text.label or ""])
+    return of_texts(
+        {"texts": [*text.texts]},
+        text.texts,
+        [";".join(text.label) if isinstance(text.label, tuple) else text.label or ""],
+    )
 
 
 def require_labels(texts: Texts, where: str) -> None:
@@ -138,8 +153,9 @@ def require_labels(texts: Texts, where: str) -> None:
     Raises:
         DataError: no texts, no labels, or only one.
     """
-    labels = _labels_of(texts, where)
-    if labels.n_unique() < 2:
+    _labels_of(texts, where)
+    labels = texts.distinct_labels()
+    if len(labels) < 2:
         raise DataError(f"{where}: every text has the label {labels[0]!r}; give texts of at least two labels")
 
 
@@ -156,12 +172,14 @@ def _require_like(train: Texts, valid: Texts) -> None:
     if valid.paired != train.paired:
         valid_kind, train_kind = ("pairs", "single texts") if valid.paired else ("single texts", "pairs")
         raise DataError(f"validation data: these are {valid_kind}, but the training data holds {train_kind}")
+    if valid.multilabel != train.multilabel:
+        number = "one label" if train.multilabel else "several labels"
+        raise DataError(f"validation data: its texts have {number}, unlike the training data; give labels of one kind")
 
 
 def _fit_vocabulary(state: ClassifyState, data: Texts) -> None:
     """Take labels, words and metadata from the training data."""
-    assert data.labels is not None
-    distinct = set(data.labels.to_list())
+    distinct = data.distinct_labels()
     numbers = all(label.removeprefix("-").isdecimal() for label in distinct)
     # 10 comes after 9 where all labels are numbers.
     labels = sorted(distinct, key=(lambda label: (int(label), label)) if numbers else None)
@@ -179,7 +197,7 @@ def _fit_vocabulary(state: ClassifyState, data: Texts) -> None:
     state.metadata = Metadata(
         texts=len(data), labels=labels, paired=data.paired, architecture=architecture, temperature={}, strength={},
         calibration_error={}, validation_accuracy={}, notes=[],
-        encoder=None if state.encoder is None else state.encoder.probe(),
+        encoder=None if state.encoder is None else state.encoder.probe(), sets=data.multilabel,
     )  # fmt: skip
 
 
@@ -211,7 +229,7 @@ def _note_cuts(state: ClassifyState, sides: Sides) -> None:
 
 def _fit_baselines(state: ClassifyState, data: Data, valid: Data) -> dict[str, Unseen]:
     """Fit the baselines, and return the scores of each for texts that it was not trained on."""
-    if missing := int((valid.targets < 0).sum()):
+    if missing := int((~known(valid.targets)).sum()):
         state.metadata.notes.append(
             f"validation texts whose label is not in the training data (counted as wrong): {missing:,}"
         )
@@ -231,6 +249,7 @@ def _fit_baselines(state: ClassifyState, data: Data, valid: Data) -> dict[str, U
         unseen[name] = fitted.unseen
         if name != "majority":
             state.metadata.temperature[name] = fitted.unseen.temperature()
+        _note_thresholds(state, name, *fitted.unseen.usable())
     for name in state.counting:
         _note_accuracy(state, name, valid)
     return unseen
@@ -262,12 +281,23 @@ def _calibrate(state: ClassifyState, name: str, valid: Data) -> None:
     usable = usable_texts(valid.sides, valid.targets)
     scores = state.raw_scores(valid.sides, None if name == state.model_name else name)
     state.metadata.temperature[name] = temperature(scores[usable], valid.targets[usable])
+    _note_thresholds(state, name, scores[usable], valid.targets[usable])
     _note_accuracy(state, name, valid)
+
+
+def _note_thresholds(state: ClassifyState, name: str, scores: Floats, targets: Index) -> None:
+    """Choose the threshold of each label from the scores of texts that the model was not trained on."""
+    if state.metadata.sets:
+        probabilities = sigmoid(scores / state.metadata.temperature.get(name, 1.0))
+        state.metadata.thresholds[name] = thresholds(probabilities, targets).tolist()
 
 
 def _note_accuracy(state: ClassifyState, name: str, valid: Data) -> None:
     probabilities = state.probabilities(valid.sides, None if name == state.model_name else name)
-    state.metadata.validation_accuracy[name] = float((probabilities.argmax(1) == valid.targets).mean())
+    is_right = probabilities.argmax(1) == valid.targets if valid.targets.ndim == 1 else None
+    if is_right is None:
+        is_right = (state.predicted_sets(probabilities, name) == valid.targets).all(1)
+    state.metadata.validation_accuracy[name] = float(is_right.mean())
     state.metadata.calibration_error[name] = calibration_error(probabilities, valid.targets)
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
+from pydantic import Field
 
 from ensue.data.histories import Index
 from ensue.metrics import Floats
@@ -21,6 +23,9 @@ class Majority:
     """
 
     counts: Index
+    num_texts: Annotated[int, Field(ge=0, lt=MAX_COUNT)] = 0
+    sets: bool = False
+    """True if a text may have several labels, or none."""
 
     def __post_init__(self) -> None:
         """Check the counts.
@@ -33,17 +38,22 @@ class Majority:
 
     def count(self, sides: Sides, targets: Index) -> None:
         """Count labels."""
-        self.counts = self.counts + np.bincount(targets, minlength=len(self.counts))
+        counts = targets.sum(0) if self.sets else np.bincount(targets, minlength=len(self.counts))
+        self.counts = self.counts + counts
+        self.num_texts += len(targets)
 
     def probabilities(self) -> Floats:
         """Return the relative frequency of each label, (labels,)."""
-        probabilities: Floats = self.counts / self.counts.sum()
+        probabilities: Floats = self.counts / (self.num_texts if self.sets else self.counts.sum())
         return probabilities
 
     def scores(self, sides: Sides) -> Floats:
         """Return logarithms of the relative frequencies, (texts, labels)."""
         with np.errstate(divide="ignore"):  # a label of another part of the data may have no text here
             logs = np.log(self.probabilities())
+        if self.sets:
+            # The odds of each label, by the rule of succession so that those of none and of all are finite.
+            logs = np.log((self.counts + 1) / (self.num_texts - self.counts + 1))
         return np.tile(logs, (len(sides[0]), 1))
 
     def attributions(self, sides: Sides, labels: Index) -> Floats:

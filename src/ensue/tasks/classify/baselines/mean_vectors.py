@@ -43,6 +43,8 @@ class MeanVectors:
     num_sides: Annotated[int, Field(ge=1, le=2)]
     linear: Linear = None  # type: ignore[assignment]  # zeros unless given
     num_texts: Annotated[int, Field(ge=0, lt=MAX_COUNT)] = 0
+    sets: bool = False
+    """True if a text may have several labels, or none."""
     _has_vector: tuple[npt.NDArray[np.float32], npt.NDArray[np.bool_]] | None = field(init=False, default=None)
     """A matrix, and which of its words have a vector."""
 
@@ -55,8 +57,8 @@ class MeanVectors:
         require_table("matrix", self.matrix, np.float32, [None, None])
         require_number("matrix", self.matrix, MAX_NUMBER, -MAX_NUMBER)
         num_features = self.matrix.shape[1] * (4 if self.num_sides == 2 else 1)
-        self.linear = self.linear or linear.zeros(num_features, self.num_labels)
-        self.linear.require("linear", num_features, self.num_labels)
+        self.linear = self.linear or linear.zeros(num_features, self.num_labels, sets=self.sets)
+        self.linear.require("linear", num_features, self.num_labels, sets=self.sets)
 
     def count(self, sides: Sides, targets: Index) -> None:
         """Train on texts; see :meth:`Tfidf.count`."""
@@ -76,7 +78,7 @@ class MeanVectors:
         Of pairs it is the change to first order.
         """
         means = self._means(sides)
-        slopes = [centred(self.linear.weight)[:, labels].T]
+        slopes = [(self.linear.weight if self.sets else centred(self.linear.weight))[:, labels].T]
         if len(sides) == 2:
             # The chain rule through [a; b; |a - b|; a * b] gives each side a slope of its own.
             first, second, difference, product = np.split(slopes[0], 4, axis=1)

@@ -211,6 +211,8 @@ class Tfidf:
     held: Index = field(default_factory=lambda: np.empty(0, np.int64))
     linear: Linear = None  # type: ignore[assignment]  # zeros unless given
     num_texts: Annotated[int, Field(ge=0, lt=MAX_COUNT)] = 0
+    sets: bool = False
+    """True if a text may have several labels, or none."""
     vocabulary: Vocabulary = field(init=False)
 
     def __post_init__(self) -> None:
@@ -222,8 +224,8 @@ class Tfidf:
         require_table("keys", self.keys, np.int64, [None])
         require_table("held", self.held, np.int64, [len(self.keys)])
         require_ids("held", self.held, self.num_texts + 1)
-        self.linear = self.linear or linear.zeros(0, self.num_labels)
-        self.linear.require("linear", len(self.keys), self.num_labels)
+        self.linear = self.linear or linear.zeros(0, self.num_labels, sets=self.sets)
+        self.linear.require("linear", len(self.keys), self.num_labels, sets=self.sets)
 
     def count(self, sides: Sides, targets: Index) -> None:
         """Learn texts; what was learned before stays the ground from which the weights move.
@@ -290,7 +292,7 @@ class Tfidf:
         Two words share what their gram does, and all words of a pair what its overlap does.
         """
         cells = _Cells(*map(np.concatenate, zip(*self._cells(sides), strict=True)))
-        weights = centred(self.linear.weight[cells.columns])
+        weights = self._differences(self.linear.weight[cells.columns])
         moved = cells.values * weights[np.arange(len(weights)), labels[cells.texts]]
         # What one occurrence of a gram does is looked up by the number of its text and column.
         # Each cell, a gram of a text, has one number, by which its weight is looked up.
@@ -321,6 +323,10 @@ class Tfidf:
         texts = np.concatenate(owners)
         spread: Floats = sums + (overlap_moves / np.maximum(np.bincount(texts, minlength=len(labels)), 1))[texts]
         return spread
+
+    def _differences(self, weight: Floats) -> Floats:
+        """Return weights that are compared between labels; in sets each label is on its own."""
+        return weight if self.sets else centred(weight)
 
     def grow(self, num_words: int) -> None:
         """New words need no room: grams get theirs when they are counted."""

@@ -183,7 +183,11 @@ class TextClassifier(nn.Module):
 
     def loss(self, batch: Batch) -> Tensor:
         """Eq. 11: the mean negative log likelihood of the labels."""
-        return functional.cross_entropy(self(batch).scores.float(), batch.targets)
+        scores = self(batch).scores.float()
+        if batch.targets.ndim == 2:  # sets of labels: a sigmoid for each, summed over the labels of a text
+            targets = batch.targets.to(scores.dtype)
+            return functional.binary_cross_entropy_with_logits(scores, targets, reduction="none").sum(1).mean()
+        return functional.cross_entropy(scores, batch.targets)
 
     def _look(self, items: Tensor) -> Tensor:
         dropped: Tensor = self.drop(self._vectors(items))

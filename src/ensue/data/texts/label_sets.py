@@ -1,0 +1,128 @@
+"""Several labels per text: lists, labels with a delimiter between them, or one 0/1 column per label.
+
+Readers put :data:`UNIT` between the labels of one text, so that a column of labels is text until it is cleaned; then a
+column of label sets holds lists, and a column of single labels stays as it is, the plain case.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+import polars as pl
+
+from ensue.data.schema import plain_name
+from ensue.errors import DataError
+from ensue.lines import quoted
+
+UNIT = "\x1f"
+"""The separator of units in ASCII, which no label holds; alone, it is the empty set of labels."""
+DELIMITERS = (";", "|", ",")
+"""Delimiters of labels, the most frequent in published data first."""
+_MAX_LABEL = 40
+"""Characters of a label; what is longer is a sentence with a comma in it."""
+_BINARY = ("0", "1", "0.0", "1.0", "true", "false")
+_TRUE = ("1", "1.0", "true")
+Change = Callable[[pl.Series], tuple[pl.Series, tuple[str, ...]]]
+
+
+def delimiter_of(labels: pl.Series, where: str, name: str) -> str | None:
+    """Return the delimiter between the labels of a text; ``None`` where every value is one label.
+
+    Values such as ``a;b`` are sets where the same labels are met in other sets, too, and one label where ``a`` and
+    ``b`` are never met without each other, such as ``Science, Technology``.
+
+    Args:
+        labels: (texts,) values; null where there is none.
+        where: the file, for messages.
+        name: the column.
+
+    Raises:
+        DataError: the values may be either, or two delimiters would do.
+    """
+    counts = dict(labels.drop_nulls().value_counts(name="count").iter_rows())
+    kinds = {delimiter: _kind(counts, delimiter) for delimiter in DELIMITERS}
+    sets = [delimiter for delimiter, kind in kinds.items() if kind == "sets"]
+    if len(sets) == 1:
+        return sets[0]
+    unsure = sets or [delimiter for delimiter, kind in kinds.items() if kind == "unsure"]
+    if not unsure:
+        return None
+    value = next(value for value in labels.drop_nulls() if unsure[0] in value)  # the first one of the file
+    raise DataError(
+        f"{where}: column {quoted(name)} has values such as {quoted(value, _MAX_LABEL)}, which may be one label or "
+        f"several; state --columns labels={name} if a text has several labels, or label={name} if it has one"
+    )
+
+
+def _kind(counts: dict[str, int], delimiter: str) -> str:
+    """Return whether values are sets of labels between a delimiter, single labels, or either: ``unsure``."""
+    sets = [_split(value, delimiter) for value in counts if delimiter in value]
+    if not sets or any(not part or len(part) > _MAX_LABEL for parts in sets for part in parts):
+        return "single"
+    # Number of different values that each label is a part of, alone or with others.
+    num_values = Counter(part for value in counts for part in set(_split(value, delimiter)))
+    parts = {part for parts in sets for part in parts}
+    num_recurring = sum(num_values[part] > 1 for part in parts)
+    if not num_recurring:
+        return "single"
+    return "sets" if num_recurring > len(parts) / 2 and len(counts) > 2 else "unsure"
+
+
+def _split(value: str, delimiter: str) -> list[str]:
+    return [part.strip() for part in value.split(delimiter)]
+
+
+def to_sets(labels: pl.Series, delimiter: str) -> pl.Series:
+    """Return (texts,) lists of the distinct labels of each text, in their order; null where there is none.
+
+    Args:
+        labels: (texts,) labels with a delimiter between them.
+        delimiter: the delimiter; a value that is the delimiter alone is the empty set.
+    """
+    parts = labels.str.split(delimiter).list.eval(pl.element().str.strip_chars())
+    return parts.list.eval(pl.element().filter(pl.element() != "")).list.unique(maintain_order=True)
+
+
+def binary_columns(frame: pl.DataFrame, others: Sequence[str]) -> list[str]:
+    """Return the columns of labels of a table in which each label has a 0/1 column; none where it is not sure.
+
+    Args:
+        frame: all columns, as texts.
+        others: the columns of the text, its id and its group.
+
+    Returns:
+        At least two columns; every column of the table is either one of these or one of ``others``.
+    """
+    names = [name for name in frame.columns if name not in others and plain_name(name)]
+    values = frame.select(pl.col(names).str.strip_chars().str.to_lowercase())
+    is_binary = all(values[name].is_in(list(_BINARY)).all() and values[name].n_unique() == 2 for name in names)
+    return names if len(names) > 1 and is_binary else []
+
+
+def from_binary(frame: pl.DataFrame) -> pl.Series:
+    """Return (texts,) the names of the columns that are 1, with ``UNIT`` between them; ``UNIT`` alone where none is."""
+    is_true = pl.all().str.strip_chars().str.to_lowercase().is_in(list(_TRUE))
+    flags = frame.select(is_true)
+    # A set ends with the separator, so that the empty set is not null; empty parts go when it is split.
+    named = [pl.when(pl.col(name)).then(pl.lit(f"{name}{UNIT}")).otherwise(pl.lit("")) for name in flags.columns]
+    return flags.select(pl.concat_str(*named, pl.lit(UNIT))).to_series().rename("label")
+
+
+def each(labels: pl.Series, change: Change) -> tuple[pl.Series, tuple[str, ...]]:
+    """Change the spelling of each label, of single ones and of those in sets.
+
+    Args:
+        labels: (texts,) labels or lists of labels.
+        change: returns changed labels, and warnings.
+    """
+    if not isinstance(labels.dtype, pl.List):
+        return change(labels)
+    # One row per label, and lists of the same lengths again.
+    rows = pl.DataFrame({"label": labels}).with_row_index("row").explode("label", empty_as_null=False)
+    changed, warnings = change(rows["label"])
+    lists = rows.with_columns(label=changed).group_by("row", maintain_order=True).agg("label")
+    all_rows = pl.DataFrame({"row": pl.int_range(len(labels), dtype=pl.UInt32, eager=True), "set": labels})
+    joined = all_rows.join(lists, on="row", how="left", maintain_order="left")
+    merged = joined.select(pl.coalesce("label", "set").list.unique(maintain_order=True)).to_series()
+    return merged.rename(labels.name), warnings

@@ -1,0 +1,107 @@
+"""Several labels per text are detected, reported, and refused where they may be one label."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from ensue.data.texts import Texts, hold_out_texts, leaks, read_texts
+from ensue.errors import DataError
+
+SETS = [["joy", "love"], ["joy"], ["anger"], ["anger", "fear"], ["fear", "joy"], ["love"]]
+
+
+def written(tmp_path: Path, name: str, content: str) -> Path:
+    path = tmp_path / name
+    path.write_text(content, encoding="utf-8")
+    return path
+
+
+def csv(values: list[str], column: str = "label") -> str:
+    return f"text\t{column}\n" + "".join(f"text number {row}\t{value}\n" for row, value in enumerate(values))
+
+
+@pytest.mark.parametrize("delimiter", [";", "|", ",", " ; "])
+def test_delimiters(tmp_path: Path, delimiter: str) -> None:
+    path = written(tmp_path, "a.tsv", csv([delimiter.join(labels) for labels in SETS]))
+    texts, report = read_texts(path)
+    assert texts.multilabel
+    assert texts.labels is not None
+    assert texts.labels.to_list() == SETS
+    assert report.columns == {"text": "text", "labels": "label"}
+    assert f"several labels per text, 1.50 on average: '{delimiter.strip()}' between them" in report.notes
+
+
+def test_lists_of_json_parquet_and_fasttext(tmp_path: Path) -> None:
+    lines = [{"text": f"text {row}", "label": labels} for row, labels in enumerate(SETS)]
+    pl.DataFrame(lines).write_parquet(tmp_path / "a.parquet")
+    paths = [
+        written(tmp_path, "a.jsonl", "".join(json.dumps(line) + "\n" for line in lines)),
+        tmp_path / "a.parquet",
+        written(
+            tmp_path, "a.txt", "".join(" ".join(f"__label__{label}" for label in labels) + " text\n" for labels in SETS)
+        ),
+    ]
+    for path in paths:
+        texts, report = read_texts(path)
+        assert texts.labels is not None
+        assert texts.labels.to_list() == SETS
+        assert "several labels per text, 1.50 on average: lists" in report.notes
+
+
+def test_one_column_per_label_may_say_that_none_applies(tmp_path: Path) -> None:
+    path = written(tmp_path, "a.csv", "id,comment_text,toxic,insult\n1,a b,0,1\n2,c d,1,1\n3,e f,0,0\n")
+    texts, report = read_texts(path, columns={"text": "comment_text"})
+    assert texts.labels is not None
+    assert texts.labels.to_list() == [["insult"], ["toxic", "insult"], []]
+    assert "labels are the columns with 0 and 1: 'toxic', 'insult'" in report.notes
+    path = written(tmp_path, "b.csv", "id,text,toxic,score\n1,a b,0,1\n2,c d,1,7\n")
+    assert read_texts(path)[0].labels is None
+
+
+def test_one_label_with_a_comma_stays_one(tmp_path: Path) -> None:
+    values = ["Science, Technology", "Sports", "Science, Technology", "Music; Dance", "Sports"]
+    texts, _ = read_texts(written(tmp_path, "a.tsv", csv(values)))
+    assert not texts.multilabel
+    assert texts.labels is not None
+    assert texts.labels.to_list() == values
+
+
+def test_values_that_may_be_either_are_refused(tmp_path: Path) -> None:
+    values = ["Arts, Film", "Arts, Music", "Sports", "Arts, Dance"]
+    path = written(tmp_path, "a.tsv", csv(values))
+    message = "may be one label or several; state --columns labels=label if a text has several labels, or label=label"
+    with pytest.raises(DataError, match=message):
+        read_texts(path)
+    assert not read_texts(path, columns={"label": "label"})[0].multilabel
+    labels = read_texts(path, columns={"labels": "label"})[0].labels
+    assert labels is not None
+    assert labels.to_list() == [["Arts", "Film"], ["Arts", "Music"], ["Sports"], ["Arts", "Dance"]]
+
+
+def test_spellings_are_joined_within_sets(tmp_path: Path) -> None:
+    path = written(tmp_path, "a.tsv", csv(["joy;love", "Joy", "anger", "anger;joy", "love;JOY", "joy"]))
+    texts, report = read_texts(path)
+    assert texts.labels is not None
+    assert texts.labels.to_list() == [["joy", "love"], ["joy"], ["anger"], ["anger", "joy"], ["love", "joy"], ["joy"]]
+    assert any("spellings of the same label are merged: 'joy', 'JOY' and 'Joy' as 'joy'" in w for w in report.warnings)
+
+
+def test_sets_are_held_out_by_their_rarest_label() -> None:
+    labels = pl.Series([["a"], ["a", "b"]] * 20 + [[]] * 10, dtype=pl.List(pl.String))
+    texts = Texts((pl.Series([f"text {row}" for row in range(50)]),), labels)
+    train, held_out, rule = hold_out_texts(texts, 0.2)
+    assert (len(train), len(held_out)) == (40, 10)
+    assert held_out.labels is not None
+    assert sorted(map(len, held_out.labels.to_list())) == [0] * 2 + [1] * 4 + [2] * 4
+    assert "stratified by label" in rule
+
+
+def test_leaks_compare_sets_in_any_order() -> None:
+    train = Texts((pl.Series(["x y", "z"]),), pl.Series([["a", "b"], ["a"]]))
+    other = Texts((pl.Series(["X y", "z"]),), pl.Series([["b", "a"], ["b"]]))
+    result = leaks(train, other)
+    assert (result.shared, result.shared_disagree) == (2, 1)

@@ -58,14 +58,14 @@ class Delimited:
     """True if quotes hold a field together; otherwise they are part of the text."""
     strict: bool = True
     """True if a quote that is left open is refused where it opens, and not where a row turns out to be too short."""
-    given: tuple[str, ...] = ()
+    header: tuple[str, ...] = ()
     """The names of the columns where no header gives them."""
 
     @classmethod
     def of(cls, content: Content, separator: str | None = None) -> Delimited:
         """A table as it comes: with tabs, quotes are looked at before they are trusted."""
         between = separator or content.separator
-        return cls(content, between, quoted=between != "\t" or is_quoted(content), given=content.header)
+        return cls(content, between, quoted=between != "\t" or is_quoted(content), header=content.header)
 
     @cached_property
     def names(self) -> list[str]:
@@ -74,8 +74,8 @@ class Delimited:
         Raises:
             DataError: the header names one twice, or does not stand in the first line.
         """
-        if self.given:
-            return list(self.given)
+        if self.header:
+            return list(self.header)
         content = self.content
         number = self.number
         names = content.names(self.separator) if self.quoted else content.head(1)[0].split(self.separator)
@@ -113,7 +113,7 @@ class Delimited:
 
     def where(self, row: int) -> str:
         """The place of a row of data, from 0."""
-        return f"{self.content.path}, line {next(islice(self.rows(), row + (not self.given), None))[0]}"
+        return f"{self.content.path}, line {next(islice(self.rows(), row + (not self.header), None))[0]}"
 
     def read(self, columns: Iterable[str], types: Types | None = None) -> pl.DataFrame:
         """Columns by their names, as texts unless a type is given.
@@ -157,9 +157,9 @@ class Delimited:
         read = partial(
             pl.read_csv,
             self._parsable.source,
-            columns=None if self.given else names,
-            has_header=not self.given,
-            new_columns=list(self.given) or None,
+            columns=None if self.header else names,
+            has_header=not self.header,
+            new_columns=list(self.header) or None,
             separator=self.separator,
             quote_char='"' if self.quoted else None,
             schema_overrides=types,
@@ -198,14 +198,14 @@ class Delimited:
     def _refuse(self, types: Types) -> None:
         """Raise at the first row of another width, or whose time is no number though it shall be one."""
         width = len(self.names)
-        header_noun = "layout" if self.given else "header"
+        header_noun = "layout" if self.header else "header"
         times = [self.names.index(name) for name, kind in types.items() if kind == pl.Float64]
         for line, row in self.rows():
             where = f"{self.content.path}, line {line}"
             if (any(row) if self.strict else row) and not fits(row, width):
                 advice = "is a quote missing?" if self.strict else "is a quote left open?"
                 raise DataError(f"{where}: {plural(len(row), 'field')}, but the {header_noun} has {width}; {advice}")
-            for index in times if row and (self.given or line > self.number) else ():
+            for index in times if row and (self.header or line > self.number) else ():
                 if row[index] and not is_number(row[index]):
                     time = quoted(row[index])
                     raise DataError(

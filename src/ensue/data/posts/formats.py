@@ -113,7 +113,7 @@ def read_post_rows(content: Content, stated: Mapping[str, str], roles: Roles, *,
         return _nested_parquet(content, find)
     # Collections are published without a header: id TAB text, as those of MS MARCO.
     if not stated and (names := collection_of(content, roles)):
-        delimited = Delimited(content, "\t", quoted=is_quoted(content), given=names)
+        delimited = Delimited(content, "\t", quoted=is_quoted(content), header=names)
         table = read_delimited(delimited, find(names)[0], (f"no header: the columns are read as {', '.join(names)}",))
         return replace(table, originals=partial(delimited.whole, [*names])).filled(content.path, "text", every=every)
     table = _named_table(content, find).filled(content.path, "text", every=every)

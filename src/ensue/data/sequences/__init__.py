@@ -15,7 +15,7 @@ from ensue.data.schema import SequencesReport
 from ensue.data.sequences.dataset import read_file, read_together
 from ensue.data.sequences.prepared import is_prepared, read_prepared
 from ensue.data.sequences.sessions import check_gap
-from ensue.data.sequences.sources import Source, files_of, keeps_sequences, sources_of
+from ensue.data.sequences.sources import LogFile, files_of, keeps_sequences, sources_of
 from ensue.data.table import ReadOptions
 from ensue.errors import SettingError
 
@@ -85,7 +85,7 @@ def read(
     return read_file(source, options, sort=sort, gap=gap)
 
 
-def _large_file(path: Path, options: ReadOptions) -> list[Source]:
+def _large_file(path: Path, options: ReadOptions) -> list[LogFile]:
     """A plain file with one event a row that may be large; otherwise none, and nothing of it is read."""
     # Most files are small: their size alone says so, and nothing is opened.
     try:
@@ -101,7 +101,7 @@ def _large_file(path: Path, options: ReadOptions) -> list[Source]:
     return [] if keeps_sequences(path, options) else sources_of([path], options)
 
 
-def _is_large(sources: Sequence[Source]) -> bool:
+def _is_large(sources: Sequence[LogFile]) -> bool:
     # Parquet counts by its rows, text by its bytes.
     text = sum(
         source.size * (PACKED if source.path.suffix.lower() in SUFFIXES else 1) for source in sources if not source.rows

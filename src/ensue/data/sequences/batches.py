@@ -28,7 +28,7 @@ from ensue.data.files import Content, answering, require_no_zeros
 from ensue.data.ids import IdColumns, Tally
 from ensue.data.sequences.prepared import flush
 from ensue.data.sequences.rows import TEXT, id_columns, read_rows, require_filled, times_of
-from ensue.data.sequences.sources import Source
+from ensue.data.sequences.sources import LogFile
 from ensue.data.table import ReadOptions, Table
 from ensue.errors import DataError, SettingError
 from ensue.lines import listed, plural
@@ -99,7 +99,7 @@ class Batches:
     """
 
     folder: Path
-    sources: Sequence[Source]
+    sources: Sequence[LogFile]
     options: ReadOptions
     end: int | None = None
     files: list[tuple[Path, int]] = field(default_factory=list)

@@ -32,7 +32,7 @@ from ensue.data.sequences.rows import (
     times_of,
 )
 from ensue.data.sequences.sessions import GAP, cut, drop_prefixes
-from ensue.data.sequences.sources import Source, rows_together
+from ensue.data.sequences.sources import LogFile, rows_together
 from ensue.data.table import ReadOptions, Table
 from ensue.errors import DataError, SettingError
 from ensue.lines import plural, quoted
@@ -49,7 +49,7 @@ def read_file(path: Path, options: ReadOptions, *, sort: bool, gap: float | None
 
 
 def read_together(
-    path: Path, sources: Sequence[Source], options: ReadOptions, *, sort: bool, gap: float | None
+    path: Path, sources: Sequence[LogFile], options: ReadOptions, *, sort: bool, gap: float | None
 ) -> tuple[Histories, SequencesReport]:
     """Read files with one event a row as if they were one; see :func:`ensue.data.sequences.read`."""
     with answering(path):

@@ -459,7 +459,7 @@ def read_mind(content: Content) -> Table:
     Raises:
         DataError: a row that does not fit the layout, a time that is none, or no user with news.
     """
-    delimited = Delimited(content, content.separator, quoted=False, strict=False, given=content.header)
+    delimited = Delimited(content, content.separator, quoted=False, strict=False, header=content.header)
     frame = delimited.read(("user_id", "time", "history", "impressions")).with_row_index("row")
     seconds = read_clock(frame["time"], content.published, delimited.where, TimeOptions(day_first=False)).seconds
     # Of "N1-0 N2-1 N3-1" the clicks are N2 and N3.

@@ -33,7 +33,7 @@ from ensue.data.sequences.dataset import cut_notes, in_order, pause_of, read_fil
 from ensue.data.sequences.prepared import FORMAT, Counts, Writer, flush, is_prepared
 from ensue.data.sequences.rows import is_unordered, remarks_on
 from ensue.data.sequences.sessions import check_gap, cut
-from ensue.data.sequences.sources import Source, files_of, keeps_sequences, notes_on_files, sources_of
+from ensue.data.sequences.sources import LogFile, files_of, keeps_sequences, notes_on_files, sources_of
 from ensue.data.table import ReadOptions, skipped
 from ensue.errors import DataError, EnsueError, SettingError
 from ensue.lines import plural, quoted
@@ -175,7 +175,7 @@ def _files(data: Sequence[Path]) -> list[Path]:
 
 
 def _batches(
-    sources: Sequence[Source], options: ReadOptions, work: Path, plan: dict[str, object], shares: int = 1
+    sources: Sequence[LogFile], options: ReadOptions, work: Path, plan: dict[str, object], shares: int = 1
 ) -> Batches:
     """Return the batches of a log before any is read; those of another plan are removed."""
     if not _start(work, plan):
@@ -330,13 +330,13 @@ def _copy(
     return report, writer.finish(values, report, _plan([], options, sort, gap))
 
 
-def _plan(sources: Sequence[Source], options: ReadOptions, sort: bool, gap: float | None) -> dict[str, object]:
+def _plan(sources: Sequence[LogFile], options: ReadOptions, sort: bool, gap: float | None) -> dict[str, object]:
     """All that the outcome depends on."""
     files = [[str(source.path.resolve()), source.size, source.path.stat().st_mtime_ns] for source in sources]
     return {"ensue": __version__, "format": FORMAT, "sort": sort, "gap": gap, **asdict(options), "files": files}
 
 
-def _guess(source: Source, options: ReadOptions) -> int:
+def _guess(source: LogFile, options: ReadOptions) -> int:
     """About how many rows a file of text has, by its first lines."""
     content = options.open(source.path, in_pieces=True)
     head = content.data[:_PROBE]  # its lines per byte are those of the file

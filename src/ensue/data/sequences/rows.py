@@ -41,7 +41,7 @@ _SEPARATORS = ("\t", ",", ";", "|")
 
 
 @dataclass(frozen=True)
-class Layout:
+class LogLayout:
     """Layout of the events of a file."""
 
     name: str
@@ -148,7 +148,7 @@ def id_columns(options: ReadOptions) -> IdColumns:
     return IdColumns({"session": "session", "item": "item"}, missing=options.missing_ids)
 
 
-def recognise_layout(content: Content, options: ReadOptions) -> Layout:
+def recognise_layout(content: Content, options: ReadOptions) -> LogLayout:
     """Return the layout of a file, by its first lines.
 
     Raises:
@@ -156,23 +156,23 @@ def recognise_layout(content: Content, options: ReadOptions) -> Layout:
         SettingError: columns are stated for a layout that has none.
     """
     if (export := export_of(content)) is not None and set(options.columns.values()) <= {*EXPORT_FIELDS}:
-        return Layout(export, "posts")
+        return LogLayout(export, "posts")
     name = recognise(content, options.columns or content.trained.columns)
     if name in READERS:
         if options.columns and name != stated_layout(options.columns):
             raise SettingError(f"{content.path}: the layout {name} has no named columns; remove --columns")
-        return Layout(name, "sessions", READERS[name])
+        return LogLayout(name, "sessions", READERS[name])
     if name == "parquet":
         # Stated columns are those of a table, also beside lists.
         has_lists = isinstance(content.schema().get("values"), pl.List) and not options.columns
-        return Layout(content.layout, "sessions", read_parquet_lists) if has_lists else Layout(name)
+        return LogLayout(content.layout, "sessions", read_parquet_lists) if has_lists else LogLayout(name)
     if name is None:
         delimited = _delimited(content)
         typed = is_typed(delimited.names, f"{content.path}, line {delimited.number}")
         lists = find_lists(delimited.names) if typed and not options.columns else None
         if lists is not None:
-            return Layout("recbole lists", "sessions", partial(read_lists, delimited=delimited, lists=lists))
-    return Layout(name or TEXT)
+            return LogLayout("recbole lists", "sessions", partial(read_lists, delimited=delimited, lists=lists))
+    return LogLayout(name or TEXT)
 
 
 def find_roles(content: Content, options: ReadOptions, layout: str) -> Found:
@@ -247,7 +247,7 @@ def _delimited(content: Content) -> Delimited:
     """A table of events: what would be its first line of data, or one column alone, is no header."""
     if content.header:
         quoted_fields = content.separator != "\t"
-        return Delimited(content, content.separator, quoted=quoted_fields, strict=False, given=content.header)
+        return Delimited(content, content.separator, quoted=quoted_fields, strict=False, header=content.header)
     line = content.head(1)[0]
     delimited = Delimited(content, max(_SEPARATORS, key=line.count), strict=False)
     header = content.names(delimited.separator)

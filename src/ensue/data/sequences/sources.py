@@ -32,7 +32,7 @@ _MAX_EXAMPLES = 3
 
 
 @dataclass(frozen=True)
-class Source:
+class LogFile:
     """A file with one event a row, and what its head says."""
 
     path: Path
@@ -70,7 +70,7 @@ def files_of(path: Path) -> list[Path]:
     return logs
 
 
-def sources_of(files: Sequence[Path], options: ReadOptions) -> list[Source]:
+def sources_of(files: Sequence[Path], options: ReadOptions) -> list[LogFile]:
     """Return the layout, columns and size of each file, by its head.
 
     Raises:
@@ -90,7 +90,7 @@ def sources_of(files: Sequence[Path], options: ReadOptions) -> list[Source]:
     return sources
 
 
-def _source(path: Path, options: ReadOptions) -> Source:
+def _source(path: Path, options: ReadOptions) -> LogFile:
     if path.is_file() and not path.stat().st_size:
         raise DataError(f"{path}: is empty; fetch it again, or remove it from the folder")
     content = options.open(path, in_pieces=True)
@@ -107,10 +107,10 @@ def _source(path: Path, options: ReadOptions) -> Source:
     whole_numbers = frozenset(
         role for role, name in columns.items() if schema and schema[name].is_integer() and schema[name] not in wide
     )
-    return Source(path, layout.name, columns, path.stat().st_size, content.num_rows() if schema else 0, whole_numbers)
+    return LogFile(path, layout.name, columns, path.stat().st_size, content.num_rows() if schema else 0, whole_numbers)
 
 
-def rows_together(path: Path, sources: Sequence[Source], options: ReadOptions) -> Table:
+def rows_together(path: Path, sources: Sequence[LogFile], options: ReadOptions) -> Table:
     """The events of files, one below the other, none without content.
 
     Raises:

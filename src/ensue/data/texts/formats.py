@@ -343,7 +343,7 @@ def _labelled_csv(request: _Request) -> Table:
     require_columns(content.path, names, stated_columns)
     # Without roles every column is read under its own name, to be joined below.
     columns = {role: stated_columns[role] for role in ROLES if role in stated_columns} or {name: name for name in names}
-    table = replace(read_delimited(Delimited(content, ",", given=names), columns, ()), layout="labelled csv")
+    table = replace(read_delimited(Delimited(content, ",", header=names), columns, ()), layout="labelled csv")
     if stated_columns:
         return table
     texts = names[1:]

@@ -15,7 +15,8 @@ from ensue.data.histories import Histories
 from ensue.data.texts import Texts
 from ensue.predictor import make
 from ensue.refresh import refresh
-from ensue.refresh.trial import Slice, classify_slices
+from ensue.refresh.slices import Slice
+from ensue.refresh.trial import classify_slices
 from ensue.significance import standard_error
 from ensue.store import versions
 from ensue.tasks.classify.predictor import ClassifyPredictor

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import socket
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -138,3 +139,10 @@ def test_the_command_says_it_in_one_line(monkeypatch: pytest.MonkeyPatch, fitted
         ran = run_command(monkeypatch, "serve", *arguments, "--port", 0)
         assert (ran.code, len(ran.lines)) == (2, 1), ran.err
         assert error in ran.err
+
+
+def test_the_service_imports_no_torch_by_itself() -> None:
+    """A model of counts is served without it."""
+    program = "import sys, ensue.serve.server; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"

@@ -17,7 +17,7 @@ from ensue.errors import SettingError
 from ensue.evaluation.comparison import Data
 from ensue.learning.state import AnyState
 from ensue.predictor import load
-from ensue.refresh.trial import NEWEST, Ask, Learn, Slice
+from ensue.refresh.slices import NEWEST, Ask, Learn, Slice
 from ensue.store import versions
 from ensue.store.folder import read_file, write_folder
 from ensue.store.swap import only_writer, sweep

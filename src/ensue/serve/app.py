@@ -180,19 +180,19 @@ class Endpoints:
 
     async def _predict(self, request: Request) -> Response:
         model = self._model(request)
-        body = await read_request(request, self._settings, self._requests.bodies[model.task].predict)
+        body = await read_request(request, self._settings, self._requests.of(model.task).predict)
         lines = await self._ask(request, model, Kind("predict", body.k, body.evidence), model.questions(body))
         return Response(f'{{"answers": [{", ".join(lines)}]}}', media_type=JSON)
 
     async def _explain(self, request: Request) -> Response:
         model = self._model(request)
-        body = await read_request(request, self._settings, self._requests.bodies[model.task].explain)
+        body = await read_request(request, self._settings, self._requests.of(model.task).explain)
         lines = await self._ask(request, model, Kind("explain", body.k), model.questions(body))
         return Response(f'{{"explanations": [{", ".join(lines)}]}}', media_type=JSON)
 
     async def _figure(self, request: Request) -> Response:
         model = self._model(request)
-        body = await read_request(request, self._settings, self._requests.bodies[model.task].figure)
+        body = await read_request(request, self._settings, self._requests.of(model.task).figure)
         # The drawn choice must be among the answers, whatever k says.
         kind = FigureKind(max(body.k, body.choice + 1), body.choice, self._service.edges.get(model.name))
         (line,) = await self._ask(request, model, kind, model.questions(body))
@@ -221,7 +221,7 @@ class Endpoints:
         # Everything that can be refused is refused before the lock is taken.
         key = read_key(request.headers.getlist("idempotency-key"))
         sent = await read_body(request, settings.update_bytes, settings.patience)
-        body = await read_apart(sent, settings, partial(bodies.read, self._requests.bodies[model.task].update))
+        body = await read_apart(sent, settings, partial(bodies.read, self._requests.of(model.task).update))
         if body.empty:
             raise DataError('field "records" is empty; there is nothing to train on')
         require_tested(request.scope, test=body.test, max_drop=body.max_drop)

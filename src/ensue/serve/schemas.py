@@ -220,18 +220,24 @@ class RequestBodies:
         settings: the limits.
 
     Attributes:
-        bodies: models of the bodies, by task.
         events: model of the body of ``/v1/events``.
     """
 
     def __init__(self, settings: ServeSettings) -> None:
-        self.bodies = {task: _bodies_of(task, settings) for task in TASKS}
+        self._settings = settings
+        self._bodies: dict[str, Bodies] = {}
         self.events = limited("Events", events.EventList, Limits(settings))
+
+    def of(self, task: str) -> Bodies:
+        """Return the models of a task's bodies; its predictor is imported by the first call."""
+        if task not in self._bodies:
+            self._bodies[task] = _bodies_of(task, self._settings)
+        return self._bodies[task]
 
     def schemas(self) -> tuple[dict[str, object], dict[str, object]]:
         """Return the schema of each operation's body, by its name, and the definitions that they refer to."""
         types = {
-            name: reduce(or_, [getattr(models, name) for models in self.bodies.values()]) for name in Bodies._fields
+            name: reduce(or_, [getattr(models, name) for models in map(self.of, TASKS)]) for name in Bodies._fields
         }
         types["put_list"] = lists.ItemList
         # One event, a list, or an object with a list.

@@ -18,7 +18,7 @@ from ensue.data.histories import Histories
 from ensue.learning.state import module_of
 from ensue.nn.item_head import Product
 from ensue.refresh import refresh
-from ensue.refresh.trial import Slice
+from ensue.refresh.slices import Slice
 from ensue.store import pack
 from ensue.tasks.next import infer, item_filter, item_index, nearest, train
 from ensue.tasks.next.infer import predict_each

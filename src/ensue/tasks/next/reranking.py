@@ -94,7 +94,9 @@ class Reranker:
                 # (candidates, values) of the column, were each candidate added to the chosen items
                 q = (1 - SMOOTHING) * (total + parts) / (len(chosen) + 1) + SMOOTHING * p
                 penalty = (p * np.log(p / q)).sum(1)
-            best = int(np.where(is_open, relevance - self.weight * penalty, -np.inf).argmax())
+            # Without a weight the order of the candidates is that of their scores.
+            gains = np.where(is_open, relevance - self.weight * penalty, -np.inf) if self.weight else is_open
+            best = int(gains.argmax())
             is_open[best] = False
             values = [cells.get(int(ids[best]), []) for cells, _ in self.caps]
             if any(count[v] >= cap for count, (_, cap), of in zip(counts, self.caps, values, strict=True) for v in of):

@@ -153,6 +153,8 @@ def test_the_command_line_and_the_service_answer_as_python(
     options = ["--max-per", "category=1", "--diversify", "mmr=0.5", "-k", "9", "--json"]
     ran = ensue("predict", folder, "-", *options, stdin='{"values": ["i1"]}\n')
     assert [choice["value"] for choice in json.loads(ran.out)["choices"]] == expected_capped
+    ran = ensue("predict", folder, "-", "--filter", "price < 3", stdin='{"values": ["i1"]}\n')
+    assert ran.err == "1 of 1 answer: the rules permit fewer than 10 items\n"
     wrong = ensue("predict", folder, "-", "--max-per", "category", stdin='{"values": ["i1"]}\n')
     assert (wrong.code, wrong.out) == (2, "")
     wrong = ensue("predict", folder, "-", "--filter", "prise < 3", stdin='{"values": ["i1"]}\n')

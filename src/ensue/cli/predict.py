@@ -115,6 +115,7 @@ def predict(
     # Evidence takes a few more forward passes, and files of most tasks have no column for it.
     keywords["evidence"] = attributions and (output is None or json or command.WRITES_ATTRIBUTIONS)
     records, answers = _with_ids(inputs.records, source), []
+    num_answers = num_short = 0
     with display.progress_bar("answers") if output is not None else nullcontext(lambda done, total: None) as count:
         # Someone who types at a terminal is answered after each line.
         while batch := list(islice(records, 1 if source == "-" and sys.stdin.isatty() else BATCH)):
@@ -123,6 +124,8 @@ def predict(
                 forecasts = predictor.forecast(batch, steps, k)
             for record, answer in zip(batch, forecasts or predictor.predict(batch, k, **keywords), strict=True):
                 answer = answer if _has_content(record, source) else _without_choices(answer)
+                num_answers += 1
+                num_short += forecasts is None and len(answer.choices) < k
                 if json:
                     display.print_json_line(answer.to_json())
                 elif output is None and forecasts is not None:
@@ -132,6 +135,8 @@ def predict(
                 if output is not None:
                     answers.append(answer)
             count(len(answers), inputs.total)
+    if num_short and (allow or filter_ or max_per):
+        display.log(f"{num_short:,} of {plural(num_answers, 'answer')}: the rules permit fewer than {k} items")
     if output is not None:
         frame = _table(inputs, answers, command.COLUMNS, flat=not writing.is_listed(output))
         writing.write(frame, output, byte_order_mark=inputs.byte_order_mark)

@@ -45,7 +45,8 @@ def measure(predictor: NextPredictor, asked: list[History], *, evidence: bool) -
     torch.set_num_threads(1)
     results = []
     for record in asked[: SINGLE + 20]:
-        start_time, worked = time.perf_counter(), time.process_time()
+        start_time = time.perf_counter()
+        worked = time.process_time()
         predictor.predict([record], K, evidence=evidence)
         results.append((1000 * (time.perf_counter() - start_time), 1000 * (time.process_time() - worked)))
     torch.set_num_threads(threads)
@@ -72,7 +73,8 @@ def main() -> None:
     parser.add_argument("--models", default="sansr,core,vsknn,blend")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
-    sessions, rows = made_up(), []
+    sessions = made_up()
+    rows = []
     for name in args.models.split(","):
         given = {"epochs": 1, "negatives": 256} if MODELS[name].schedule else {}
         predictor = NextPredictor(name, settings=given, device="cpu")

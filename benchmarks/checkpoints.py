@@ -67,7 +67,8 @@ class Table(nn.Module):
 
 def child(rows: int, dim: int, checkpoint: Path | None) -> None:
     """Train, with checkpoints or without; prints the peak of this process."""
-    model, schedule = Table(rows, dim), Schedule(epochs=3, weight_decay=0.0)
+    model = Table(rows, dim)
+    schedule = Schedule(epochs=3, weight_decay=0.0)
     start_time = time.perf_counter()
     for resume in (False, True) if checkpoint else (False,):
         figures = iter([3.0, 2.0, 5.0])
@@ -94,7 +95,8 @@ def main() -> None:
     if args.child is not None:
         child(args.rows, args.dim, args.child if args.child.name else None)
         return
-    command, results = [sys.executable, __file__, f"--rows={args.rows}", f"--dim={args.dim}", "--child"], {}
+    command = [sys.executable, __file__, f"--rows={args.rows}", f"--dim={args.dim}", "--child"]
+    results = {}
     with tempfile.TemporaryDirectory() as folder:
         for name, more in (("without", []), ("with", [f"{folder}/checkpoint"])):
             done = subprocess.run([*command, *more], check=True, stdout=subprocess.PIPE, text=True)

@@ -93,7 +93,8 @@ def measure(plain: NextPredictor, model: NextPredictor, test: Histories, k: int)
     # The first event of a session has no event before it to be ranked after.
     is_target = np.ones(len(data.ids), np.bool_)
     is_target[data.offsets[:-1][data.lengths > 0]] = False
-    cold, sessions = data.ids[is_target] >= start, data.sequence_index()[is_target]
+    cold = data.ids[is_target] >= start
+    sessions = data.sequence_index()[is_target]
     return {
         "warm targets": int((~cold).sum()),
         "cold targets": int(cold.sum()),
@@ -127,10 +128,14 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="results are added under the name of the log")
     args = parser.parse_args()
     if args.data is None:
-        name, k, settings = "town", 5, TOWN_SETTINGS
+        name = "town"
+        k = 5
+        settings = TOWN_SETTINGS
         train, test, items = town()
     else:
-        name, k, settings = args.data.name, 20, {}
+        name = args.data.name
+        k = 20
+        settings = {}
         (train, test), (items, _) = split(read(args.data)[0]), read_items(args.items)
     outcomes = []
     for seed in range(args.seeds):

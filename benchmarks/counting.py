@@ -33,7 +33,8 @@ def child(clicks: int) -> None:
     data = made_up(clicks, ITEMS)
     results: dict[str, Any] = {"clicks": len(data.ids), "sessions": len(data), "cpu_seconds": {}}
     for name in COUNTING:
-        module, settings = MODELS[name].make, MODELS[name].settings
+        module = MODELS[name].make
+        settings = MODELS[name].settings
         made = module(settings, len(data.vocabulary))
         start_time = time.process_time()
         made.count(data)

@@ -35,7 +35,8 @@ from ensue_studies.results import provenance
 NAMES = ("best", "tfidf", "bm25")
 SIZES = (1, 2, 4, 8, 16, 32, 64)
 SHARES = (None, 0.1, 0.3, 0.7)
-SHIFTS, TRUSTS = (0.0, 0.25, 0.5, 0.75, 1.0), (0.0, 0.5, 0.7, 0.85, 1.0)
+SHIFTS = (0.0, 0.25, 0.5, 0.75, 1.0)
+TRUSTS = (0.0, 0.5, 0.7, 0.85, 1.0)
 FIXED = {"best": (0.14, 0.16, 0.18, 0.2), "tfidf": (0.1, 0.12, 0.15, 0.18), "bm25": (6.0, 8.0, 10.0, 12.0)}
 Mask = npt.NDArray[np.bool_]
 
@@ -56,7 +57,8 @@ class Story(NamedTuple):
         """The cut of the highest F1, between two posts, and that F1."""
         ranked = np.argsort(-self.scores[name], kind="stable")
         own = np.maximum(self.scores[name][ranked], 1e-9)
-        hits, places = self.true[ranked].cumsum(), np.arange(1, len(own) + 1)
+        hits = self.true[ranked].cumsum()
+        places = np.arange(1, len(own) + 1)
         figures = np.where(np.append(own[1:] < own[:-1], True), 2 * hits / (places + self.true.sum()), 0)
         last = int(figures.argmax())
         return float(np.sqrt(own[last] * own[min(last + 1, len(own) - 1)])), float(figures[last])
@@ -64,17 +66,20 @@ class Story(NamedTuple):
 
 def stories(corpus: Corpus, num: int, seed: int) -> list[Story]:
     """Stories of the articles that some post is about."""
-    random, related = np.random.default_rng(seed), corpus.related
+    random = np.random.default_rng(seed)
+    related = corpus.related
     used = np.flatnonzero(related.any(0))
     results = []
     for number in range(num):
         chosen = random.permutation(used)[: SIZES[number % len(SIZES)]]
-        true, share = related[:, chosen].any(1), SHARES[number // len(SIZES) % len(SHARES)]
+        true = related[:, chosen].any(1)
+        share = SHARES[number // len(SIZES) % len(SHARES)]
         kept = np.ones(len(corpus), bool)
         if share is not None:
             others = random.permutation(np.flatnonzero(~true))
             kept[others[max(30, int(true.sum() * (1 - share) / share)) :]] = False
-        part, articles = corpus.select(kept), corpus.articles.select(chosen)
+        part = corpus.select(kept)
+        articles = corpus.articles.select(chosen)
         scores = {}
         for name in NAMES:
             predictor = LinkPredictor.untrained(articles, part.posts, name)
@@ -129,7 +134,8 @@ def learned(sets: dict[str, list[Story]], name: str) -> Background:
         np.quantile([story.best(name)[0] / cut_of(story, name, result) for story in some], [0.05, 0.95])
         for some in sets.values()
     ]
-    low, high = min(own[0] for own in spans), max(own[1] for own in spans)
+    low = min(own[0] for own in spans)
+    high = max(own[1] for own in spans)
     return replace(result, low=round(float(low), 2), high=round(float(high), 2))
 
 

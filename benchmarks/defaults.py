@@ -128,7 +128,8 @@ def films(data: Path) -> Table:
         sentences = (sentence.strip() for sentence in text.split("<sssss>"))
         reviews.setdefault(film, []).append([*islice((own for own in sentences if 5 <= len(own.split()) <= 30), 20)])
     size = {film: sum(map(len, own)) for film, own in reviews.items()}
-    train, test = [], []
+    train = []
+    test = []
     for film in sorted(size, key=lambda film: (-size[film], film))[:77]:
         of_train = [own for at, review in enumerate(reviews[film]) if at % 5 < 4 for own in review]
         train += [(film, own) for own in of_train[:130]]

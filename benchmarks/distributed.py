@@ -55,10 +55,14 @@ def child(clicks: int, items: int) -> None:
     data = made_up(clicks, items)
     with ranks() as (rank, world):
         predictor = NextPredictor("sansr", settings={"epochs": 1, "refit": False}, seed=0, device="cpu")
-        start_time, steps, cpu, epoch = 0.0, 0.0, 0.0, 0.0
+        start_time = 0.0
+        steps = 0.0
+        cpu = 0.0
+        epoch = 0.0
         for report in predictor.fit(data):
             if report.step == 1:
-                start_time, cpu = time.perf_counter(), time.process_time()
+                start_time = time.perf_counter()
+                cpu = time.process_time()
             if report.valid is None:
                 steps = time.perf_counter() - start_time
             if report.stopped:

@@ -42,8 +42,10 @@ class OnePassLSTM(nn.Module):
 
     def __init__(self, num_ids: int) -> None:
         super().__init__()
-        self.users, self.lstm = nn.Embedding(num_ids, 32), nn.LSTM(32, 64, batch_first=True)
-        self.output, self.dropout = nn.Linear(64, num_ids), nn.Dropout(0.2)
+        self.users = nn.Embedding(num_ids, 32)
+        self.lstm = nn.LSTM(32, 64, batch_first=True)
+        self.output = nn.Linear(64, num_ids)
+        self.dropout = nn.Dropout(0.2)
 
     def loss(self, batch: Batch) -> Tensor:
         states, _ = self.lstm(self.dropout(self.users(batch.ids)))
@@ -55,11 +57,15 @@ class StepLSTM(nn.Module):
 
     def __init__(self, num_ids: int) -> None:
         super().__init__()
-        self.users, self.cell = nn.Embedding(num_ids, 32), nn.LSTMCell(32, 64)
-        self.output, self.dropout = nn.Linear(64, num_ids), nn.Dropout(0.2)
+        self.users = nn.Embedding(num_ids, 32)
+        self.cell = nn.LSTMCell(32, 64)
+        self.output = nn.Linear(64, num_ids)
+        self.dropout = nn.Dropout(0.2)
 
     def loss(self, batch: Batch) -> Tensor:
-        users, state, total = self.dropout(self.users(batch.ids)), None, torch.zeros(())
+        users = self.dropout(self.users(batch.ids))
+        state = None
+        total = torch.zeros(())
         targets = torch.zeros_like(batch.ids).masked_scatter(batch.target_mask, batch.targets)
         for step in range(users.shape[1]):
             state = self.cell(users[:, step], state)

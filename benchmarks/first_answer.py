@@ -76,7 +76,8 @@ def main() -> None:
             for index, (question, lines) in enumerate(every.items()):
                 folder = Path(name) / f"{number}-{index}"
                 write_all(folder)
-                began, before = time.perf_counter(), cpu_seconds()
+                began = time.perf_counter()
+                before = cpu_seconds()
                 for line in lines:
                     run(line, folder, path)
                 spent[question].append((cpu_seconds() - before, time.perf_counter() - began))

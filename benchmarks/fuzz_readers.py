@@ -34,7 +34,8 @@ from ensue.data.texts import read_texts
 from ensue.errors import EnsueError
 from ensue.text.vectors import read_vectors
 
-MOST_SECONDS, MOST_BYTES = 10, 10**9
+MOST_SECONDS = 10
+MOST_BYTES = 10**9
 ADDRESSES = 6 * 2**30
 """Bytes of address space; threads and allocators reserve more than they touch."""
 
@@ -73,7 +74,8 @@ def work(first: int, last: int, seed: int, folder: Path) -> None:
         path.write_bytes(data)
         Path("/proc/self/clear_refs").write_text("5")  # the highest memory starts anew
         ended: dict[str, str] = {}
-        slowest, results = 0.0, []
+        slowest = 0.0
+        results = []
         for name, reader in READERS.items():
             print(json.dumps({"begin": number, "kind": kind, "reader": name}), flush=True)
             signal.alarm(MOST_SECONDS + 5)  # nobody catches it: it ends the process
@@ -106,8 +108,12 @@ def run(files: int, seed: int, first: int = 0, tell: Callable[[str], None] = pri
     ends: Counter[str] = Counter()
     kinds: Counter[str] = Counter()
     results: list[str] = []
-    seconds, most, slow, large = 0.0, 0, "", ""
-    number, last = first, first + files
+    seconds = 0.0
+    most = 0
+    slow = ""
+    large = ""
+    number = first
+    last = first + files
     with tempfile.TemporaryDirectory() as folder:
         while number < last:
             command = [
@@ -129,16 +135,19 @@ def run(files: int, seed: int, first: int = 0, tell: Callable[[str], None] = pri
                 if "begin" in output:
                     job = output
                     continue
-                number, kind = output["end"] + 1, output["kind"]
+                number = output["end"] + 1
+                kind = output["kind"]
                 ends.update(output["ended"].values())
                 kinds[kind.split(" ")[0].split(".")[0].strip(",")] += 1
                 results += [f"{output['end']} ({kind}) {what}" for what in output["found"]]
                 for what in output["found"]:
                     tell(f"{output['end']} ({kind}) {what}")
                 if output["seconds"] > seconds:
-                    seconds, slow = output["seconds"], f"{output['end']} ({kind})"
+                    seconds = output["seconds"]
+                    slow = f"{output['end']} ({kind})"
                 if output["bytes"] > most:
-                    most, large = output["bytes"], f"{output['end']} ({kind})"
+                    most = output["bytes"]
+                    large = f"{output['end']} ({kind})"
                 if output["seconds"] > MOST_SECONDS or output["bytes"] > MOST_BYTES:
                     results.append(
                         f"{output['end']} ({kind}) {output['seconds']:.1f} s, {output['bytes'] / 1e6:.0f} MB"

@@ -249,7 +249,8 @@ def run(count: int, seed: int, place: Path) -> dict[str, Any]:
         while not log.read_text().endswith("\n"):
             time.sleep(0.1)
         port = int(json.loads(log.read_text().splitlines()[0])["address"].rsplit(":", 1)[1])
-        draw, output = random.Random(seed), dict[str, Counter[str]]()
+        draw = random.Random(seed)
+        output = dict[str, Counter[str]]()
 
         def send_all() -> None:
             with ThreadPoolExecutor(WORKERS) as pool:

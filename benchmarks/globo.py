@@ -41,7 +41,8 @@ def split(clicks: Path, folder: Path) -> tuple[Path, Path]:
     table = pl.read_csv(clicks).sort("time_s", maintain_order=True)
     begins = pl.col("time_s").min().over("session")
     early = begins < table["time_s"].min() + DAY
-    first, rest = folder / "first.csv", folder / "rest.jsonl"
+    first = folder / "first.csv"
+    rest = folder / "rest.jsonl"
     table.filter(early).write_csv(first)
     table.filter(~early).write_ndjson(rest)
     return first, rest
@@ -76,7 +77,8 @@ def main() -> None:
             if report.stopped:
                 print(report, flush=True)
         predictor.save(model)
-        start_time, last = time.perf_counter(), None
+        start_time = time.perf_counter()
+        last = None
         with only_writer(model):
             running = Stream(model, open_source(str(rest), print), StreamSettings())
             for status in running.run(follow=False, until=args.events):

@@ -38,7 +38,8 @@ class Times:
     """A callback that keeps the seconds at which each epoch of the first stage ended."""
 
     def __init__(self) -> None:
-        self.stage, self.ends = "", {0: 0.0}
+        self.stage = ""
+        self.ends = {0: 0.0}
         self.metric: float | None = None
 
     def __call__(self, report: Report) -> None:

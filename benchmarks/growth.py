@@ -40,7 +40,8 @@ def read(path: Path) -> list[History]:
 
 def measure(model: str, train: list[History], test: list[History]) -> dict[str, Any]:
     """Return the size of a part, and CPU seconds of fit and evaluate."""
-    data, held_out = Histories.of(train), Histories.of(test)
+    data = Histories.of(train)
+    held_out = Histories.of(test)
     predictor = NextPredictor(model, settings=SETTINGS[model], device="cpu")
     start_time = time.process_time()
     for _ in predictor.fit(data):
@@ -73,7 +74,8 @@ def main() -> None:
     torch.set_num_threads(1)
     train, test = (read(args.data / f"{part}.txt.gz") for part in ("train", "test"))
     test = test[:TEST_SESSIONS]
-    rows, exponents = [], {}
+    rows = []
+    exponents = {}
     for model in args.models.split(","):
         for part in map(float, args.parts.split(",")):
             row = measure(model, train[-round(part * len(train)) :], test)

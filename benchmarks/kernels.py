@@ -63,14 +63,17 @@ def differs(ours: Answered, theirs: Answered) -> bool:
 def compare(name: str, ask: Ask, records: Sequence[History | Text]) -> dict[str, Any]:
     """One row."""
     times: dict[str, list[float]] = {"compiled": [], "reference": []}
-    other, furthest, same = 0, 0.0, 0
+    other = 0
+    furthest = 0.0
+    same = 0
     levels = {"compiled": kernels.LEVELS[-1], "reference": "off"}
     for number, record in enumerate(records):
         order = list(levels) if number % 2 else list(levels)[::-1]
         results = {kind: timed(ask, record, levels[kind]) for kind in order}
         for kind, (took, _) in results.items():
             times[kind].append(took)
-        ours, peer = results["compiled"][1], results["reference"][1]
+        ours = results["compiled"][1]
+        peer = results["reference"][1]
         same += [choice.value for choice in ours.choices] == [choice.value for choice in peer.choices]
         other += differs(ours, peer)
         scores = {choice.value: choice.score for choice in peer.choices}

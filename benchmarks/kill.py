@@ -318,13 +318,20 @@ def check(
         os.environ["TMPDIR"] = tempfile.tempdir = str(place / "tmp")
         lines = made_up(events, seed=1)
         address = prepare(kind, lines, place, stack)
-        model, folders = place / "model", [place / f"killed{number}" for number in range(models)]
+        model = place / "model"
+        folders = [place / f"killed{number}" for number in range(models)]
         assert os.waitpid(forked(lambda: fit(model)), 0)[1] == 0
         shutil.copytree(model, place / "whole")
         untouched = re.sub(r"clicks(?=-|$)", "untouched", address) if kind in ("redis", *JOURNALED) else address
         assert os.waitpid(forked(lambda: run(place / "whole", untouched)), 0)[1] == 0
-        expected, former = state(place / "whole"), leftovers(place)
-        hit, halves, unloadable, rounds, wrong, left = 0, 0, 0, 0, 0, set[str]()
+        expected = state(place / "whole")
+        former = leftovers(place)
+        hit = 0
+        halves = 0
+        unloadable = 0
+        rounds = 0
+        wrong = 0
+        left = set[str]()
         if models > 1:
             stack.enter_context(foreign_reader(address))
         while hit < kills:

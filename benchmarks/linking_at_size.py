@@ -59,15 +59,18 @@ class Words:
         """So many new ones."""
         lengths = self.random.choice(self.lengths, num)
         drawn = np.searchsorted(self.ends, self.random.random(lengths.sum())).clip(max=len(self.words) - 1)
-        words, ends = self.words[drawn], np.cumsum(lengths)
+        words = self.words[drawn]
+        ends = np.cumsum(lengths)
         return [" ".join(words[end - length : end]) for end, length in zip(ends, lengths, strict=True)]
 
 
 def posts(corpus: Corpus, num: int) -> Iterator[pl.DataFrame]:
     """Made posts, some thousands at a time."""
-    words, letters = Words(corpus.posts.texts, 1), np.array(list("abcdefghijklmnopqrstuvwxyz0123456789"))
+    words = Words(corpus.posts.texts, 1)
+    letters = np.array(list("abcdefghijklmnopqrstuvwxyz0123456789"))
     for low in range(0, num, BLOCK):
-        texts, random = words.texts(min(BLOCK, num - low)), words.random
+        texts = words.texts(min(BLOCK, num - low))
+        random = words.random
         for row in np.flatnonzero(random.random(len(texts)) < LINKED).tolist():
             texts[row] += " https://t.co/" + "".join(random.choice(letters, 10))
         for row in np.flatnonzero(random.random(len(texts)) < AGAIN).tolist():
@@ -119,7 +122,8 @@ THREADS = {"OMP_NUM_THREADS": "1", "POLARS_MAX_THREADS": "1"}
 
 def answers(corpus: Corpus, predictor: LinkPredictor, name: str) -> list[dict[str, Any]]:
     """Single answers, without evidence and with it."""
-    asked, rows = list(corpus.posts.select(np.arange(min(ASKED + WARM, len(corpus.posts)))).records()), []
+    asked = list(corpus.posts.select(np.arange(min(ASKED + WARM, len(corpus.posts)))).records())
+    rows = []
     for evidence in (False, True):
         taken = []
         for record in asked:

@@ -42,14 +42,17 @@ def curve(predictor: LinkPredictor, data: Corpus) -> Iterator[dict[str, Any]]:
         data: with parts ``train`` and ``valid``, or a tenth of it is held out.
     """
     _, held, _ = data.split(predictor.seed)
-    start_time, lengths, seen = time.process_time(), list[dict[str, float]](), set[tuple[str, int]]()
+    start_time = time.process_time()
+    lengths = list[dict[str, float]]()
+    seen = set[tuple[str, int]]()
     for report in predictor.fit(data):
         network = predictor.network
         assert isinstance(network, Linker)
         if not seen:
             yield {"stage": "mean of vectors", "epoch": 0, "mrr": _mrr(*_means(predictor, network, held), held.related)}
         lengths.append(gradients(network))
-        started, ended = (report.stage, 0) not in seen, report.step == report.steps
+        started = (report.stage, 0) not in seen
+        ended = report.step == report.steps
         if report.stage == "pretrain":  # the bag alone learns: its end is enough
             ended &= report.epoch == report.epochs
         location = report.stage, 0 if started else report.epoch
@@ -76,7 +79,8 @@ def curve(predictor: LinkPredictor, data: Corpus) -> Iterator[dict[str, Any]]:
 
 def gradients(network: Linker) -> dict[str, float]:
     """The length of the last step's gradient by part: the vectors that are read, the bag, its weights, and so on."""
-    parts, dim = dict.fromkeys(("read", "bag", "weights", "encoder", "share"), 0.0), network.dim
+    parts = dict.fromkeys(("read", "bag", "weights", "encoder", "share"), 0.0)
+    dim = network.dim
     for name, parameter in network.named_parameters():
         grad = parameter.grad
         if grad is None:
@@ -96,8 +100,11 @@ def parts(predictor: LinkPredictor, network: Linker, held: Corpus) -> dict[str, 
     posts, articles = (
         torch.from_numpy(predictor.vectors(texts)) for texts in (held.posts.texts, predictor.articles.texts)
     )
-    network.bag_alone, width, related = alone, network.encoder.width, held.related
-    cosines, pool = (posts @ articles.T).numpy(), related.any(0)
+    network.bag_alone = alone
+    width = network.encoder.width
+    related = held.related
+    cosines = (posts @ articles.T).numpy()
+    pool = related.any(0)
     return {
         "mrr": _mrr(posts, articles, related),
         "ap": Pool(cosines[:, pool], related[:, pool]).metrics()["pooled_ap"],
@@ -136,7 +143,8 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
-    data, rows = read_corpus(args.data)[0], list[dict[str, Any]]()
+    data = read_corpus(args.data)[0]
+    rows = list[dict[str, Any]]()
     vectors = {"vectors": str(args.vectors)} if args.vectors else {}
     for model in args.models.split(","):
         settings = {**SMALL, "epochs": args.epochs, "max_epochs": args.epochs, **vectors}

@@ -121,7 +121,8 @@ def figures(told: list[Told]) -> dict[str, Any]:
 def run(args: argparse.Namespace, place: Path) -> dict[str, Any]:
     """Fit, serve, send, and tell."""
     data, _ = read(args.data / "train.txt.gz")
-    folder, other = place / "next", place / "other"
+    folder = place / "next"
+    other = place / "other"
     begun = time.perf_counter()
     fit(data, args.model, folder)
     print(f"fitted {args.model} in {time.perf_counter() - begun:.0f} s", flush=True)

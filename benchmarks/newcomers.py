@@ -41,7 +41,8 @@ def find(folder: Path, stem: str) -> Path:
 
 def trained(model: str, settings: dict[str, Any], data: Histories, valid: Histories) -> tuple[NextPredictor, float]:
     """The model and the seconds that it took."""
-    start_time, predictor = time.perf_counter(), NextPredictor(model, settings=settings)
+    start_time = time.perf_counter()
+    predictor = NextPredictor(model, settings=settings)
     for _ in predictor.fit(data, valid):
         pass
     return predictor, time.perf_counter() - start_time
@@ -90,7 +91,8 @@ def main() -> None:
     data, valid, test = (read(find(args.folder, stem))[0] for stem in ("cascade", "cascadevalid", "cascadetest"))
     order = np.argsort(data.times[data.offsets[:-1]], kind="stable")
     cut = int(len(data) * (1 - KEPT_BACK))
-    early, late = data.select(np.sort(order[:cut])), data.select(np.sort(order[cut:]))
+    early = data.select(np.sort(order[:cut]))
+    late = data.select(np.sort(order[cut:]))
     newcomers = frozenset(map(data.vocabulary.value, np.setdiff1d(late.ids, early.ids).tolist()))
 
     predictor, _ = trained(args.model, settings, early, valid)

@@ -64,7 +64,8 @@ def measure(name: str, fixed: float | None) -> dict[str, object]:
     """One row; the calls take turns, so that a busy moment meets them all."""
     torch.manual_seed(0)
     shape = SHAPES[name]
-    scores, grad = torch.randn(shape), torch.randn(shape)
+    scores = torch.randn(shape)
+    grad = torch.randn(shape)
     if name == "ring":
         scores, grad = (part.movedim(-1, 0).contiguous().movedim(0, -1) for part in (scores, grad))
     learned = torch.linspace(1.1, 1.9, shape[1]).view(-1, 1, 1)

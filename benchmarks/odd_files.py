@@ -140,7 +140,8 @@ def _text(draw: random.Random) -> tuple[str, bytes]:
 
 
 def _mutate(draw: random.Random, data: bytes) -> bytes:
-    at, length = draw.randrange(len(data) + 1), draw.choice((1, 1, 2, 4, 8, 64, 1000))
+    at = draw.randrange(len(data) + 1)
+    length = draw.choice((1, 1, 2, 4, 8, 64, 1000))
     way = draw.randrange(8)
     if way == 0:
         return data[:at]

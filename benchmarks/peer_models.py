@@ -34,7 +34,8 @@ def measured(fit: Callable[[], Answer], queries: Sequence[Any], targets: Sequenc
     answer = fit()
     fitted = time.process_time() - start_time
     answer(queries[:20])
-    seconds, milliseconds = [], []
+    seconds = []
+    milliseconds = []
     for _ in range(PASSES):
         start_time = time.process_time()
         answers = answer(queries)
@@ -111,7 +112,8 @@ def fit_bm25s(training: Sequence[Sequence[str]]) -> Answer:
     import bm25s
 
     tokens = bm25s.tokenize([text for _, text in training], stopwords="en", show_progress=False)
-    names, model = [name for name, _ in training], bm25s.BM25()
+    names = [name for name, _ in training]
+    model = bm25s.BM25()
     model.index(tokens, show_progress=False)
 
     def answer(texts: Sequence[str]) -> Answers:

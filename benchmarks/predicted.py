@@ -105,12 +105,15 @@ def measured(items: int, dim: int, negatives: int, events: int, size: int, world
 
     distributed.all_reduce = counted(distributed.all_reduce, lambda given: given[0].nbytes)
     distributed.all_gather = counted(distributed.all_gather, lambda given: given[1].nbytes)
-    before, peak = resident(), 0
+    before = resident()
+    peak = 0
     torch.manual_seed(0)
     schedule = Schedule(epochs=1, batch_size=size, weight_decay=0.0)
     model = SANSR(SANSRSettings(dim=dim, negatives=negatives, max_length=LENGTH), items + FIRST)
     model.sampler.count(torch.from_numpy(np.bincount(data.ids, minlength=items + FIRST)).float())
-    windows, spent, marks = Windows(data, LENGTH - 1), [], [0]
+    windows = Windows(data, LENGTH - 1)
+    spent = []
+    marks = [0]
     start_time = time.process_time()
     for report in train(model, windows, None, schedule, optimizer=make_optimizer(model, schedule), seed=0):
         spent.append(time.process_time() - start_time)
@@ -128,7 +131,8 @@ def measured(items: int, dim: int, negatives: int, events: int, size: int, world
 
 def rehearse() -> None:
     """Steps of a small model, so that what is imported and kept once counts for no size."""
-    data, schedule = made_up(4_000, 3_000), Schedule(epochs=1, weight_decay=0.0)
+    data = made_up(4_000, 3_000)
+    schedule = Schedule(epochs=1, weight_decay=0.0)
     model = SANSR(SANSRSettings(dim=32, negatives=512, max_length=LENGTH), 3_000 + FIRST)
     for _ in train(model, Windows(data, LENGTH - 1), None, schedule, optimizer=make_optimizer(model, schedule), seed=0):
         pass
@@ -161,7 +165,9 @@ def in_process(items: int, dim: int, negatives: int, events: int, size: int, wor
 
 def calibrated() -> dict[str, float]:
     """The constants: seconds a step, a multiplication and a number of a moved row."""
-    rows, times, working = [], [], []
+    rows = []
+    times = []
+    working = []
     for items, dim, negatives, size in CALIBRATED:
         step = shape(EVENTS, items, dim, negatives, size)
         rows.append([1.0, step["products"], step["rows"] * dim])
@@ -220,7 +226,9 @@ def predict(
 
 def check(constants: dict[str, float], items: int, size: int) -> dict[str, Any]:
     """Predicted beside measured at one size, by one rank and by two."""
-    dim, negatives, events = 64, 2048, items
+    dim = 64
+    negatives = 2048
+    events = items
     entry, two = (in_process(items, dim, negatives, events, size, world) for world in (1, 2))
     output = [predict(constants, events, items, dim, negatives, size, world) for world in (1, 2)]
     results = {
@@ -238,7 +246,8 @@ def check(constants: dict[str, float], items: int, size: int) -> dict[str, Any]:
 
 def whole(constants: dict[str, float], args: argparse.Namespace) -> dict[str, Any]:
     """An epoch at any size on so many ranks; the speed of the network is given, not measured."""
-    targets, sessions = args.events * (1 - 1 / MEAN), args.events // MEAN
+    targets = args.events * (1 - 1 / MEAN)
+    sessions = args.events // MEAN
     size = CORE_SCHEDULE.fitted(sessions, round(targets)).batch_size
     output = predict(constants, args.events, args.items, args.dim, args.negatives, size, args.ranks)
     steps = targets / (output["targets"] * args.ranks)

@@ -26,11 +26,14 @@ SPAN = 30 * 86_400
 
 def write_log(folder: Path, events: int, items: int, files: int, *, texts: bool) -> None:
     """Files one after the other in time; what a session does after its file's end stands in the next."""
-    chance, number, left = np.random.default_rng(0), 10_000_000, pl.DataFrame()
+    chance = np.random.default_rng(0)
+    number = 10_000_000
+    left = pl.DataFrame()
     for file in range(files):
         sessions = events // 4 // files
         lengths = chance.geometric(0.25, sessions)
-        begin, end = SPAN * file // files, SPAN * (file + 1) // files
+        begin = SPAN * file // files
+        end = SPAN * (file + 1) // files
         location = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
         times = np.repeat(np.sort(chance.integers(begin, end, sessions)), lengths) + 37 * location
         drawn = (items ** chance.random(len(times))).astype(np.int64)

@@ -39,12 +39,15 @@ def made(num: int, size: int, seed: int) -> pl.Series:
 
 def child(num_posts: int, num_articles: int) -> dict[str, float]:
     """Make the texts and rank them, in this process."""
-    titles, bodies = pl.Series([""] * num_articles), made(num_articles, ARTICLE, 0)
+    titles = pl.Series([""] * num_articles)
+    bodies = made(num_articles, ARTICLE, 0)
     articles = Articles(bodies, titles, pl.Series([f"a{number}" for number in range(num_articles)]))
-    texts, ids = made(num_posts, POST, 1), pl.Series([f"p{number}" for number in range(num_posts)])
+    texts = made(num_posts, POST, 1)
+    ids = pl.Series([f"p{number}" for number in range(num_posts)])
     about = pl.Series([], dtype=pl.String)
     posts = Posts(texts, ids, about, np.zeros(num_posts + 1, np.int64), rows=np.arange(num_posts))
-    before, start_time = _peak(), time.perf_counter()
+    before = _peak()
+    start_time = time.perf_counter()
     predictor = LinkPredictor.untrained(articles, posts)
     prepared = time.perf_counter() - start_time
     result = rank(predictor, articles, posts)

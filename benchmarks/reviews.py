@@ -51,8 +51,11 @@ from ensue.text.sparse import SparseRows
 from ensue_studies.earlier_stories import Walk, conformal_threshold, simulate, stopping_rule
 from ensue_studies.results import provenance
 
-TARGETS, CONFIDENCE = (0.9, 0.95), 0.95
-SAMPLED, SET, BATCH = {0.9: 29, 0.95: 59}, 10, 10
+TARGETS = (0.9, 0.95)
+CONFIDENCE = 0.95
+SAMPLED = {0.9: 29, 0.95: 59}
+SET = 10
+BATCH = 10
 """Relevant posts that are drawn: the fewest that certify, .9 ** 29 and .95 ** 59 being below .05; all must be met."""
 KNEE, STEEP, FEW = 156, 6, 150
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
@@ -82,12 +85,14 @@ class Story(NamedTuple):
 
 def pool_of(learned: Corpus, asked: Corpus) -> Pool:
     """One half of the posts, ranked by a model that learned the other."""
-    predictor, lexical = LinkPredictor("best"), Lexical("words")
+    predictor = LinkPredictor("best")
+    lexical = Lexical("words")
     for _ in predictor.fit(learned):
         pass
     lexical.add(asked.posts.texts)
     scores, alone = (scores_of(predictor, asked.posts, alone=alone).whole() for alone in (False, True))
-    rows, tfidf = lexical.rows(asked.posts.texts), predictor.scores(asked.posts, "tfidf").whole()
+    rows = lexical.rows(asked.posts.texts)
+    tfidf = predictor.scores(asked.posts, "tfidf").whole()
     assert predictor.calibration is not None
     return Pool(scores, alone, predictor.calibration, asked.related, rows, tfidf)
 
@@ -149,9 +154,11 @@ def knee(own: Walk) -> Stopped:
     read = np.concatenate([own.read, tail])
     result = np.concatenate([own.found, np.full(len(tail), own.found[-1])])
     for index in range(len(read)):
-        gain, size = result[: index + 1], read[: index + 1]
+        gain = result[: index + 1]
+        size = read[: index + 1]
         far = int((gain / max(gain[-1], 1) - size / size[-1]).argmax())
-        before, after = gain[far] / size[far], (gain[-1] - gain[far] + 1) / (size[-1] - size[far] + 1)
+        before = gain[far] / size[far]
+        after = (gain[-1] - gain[far] + 1) / (size[-1] - size[far] + 1)
         steep = KNEE - min(int(gain[far]), FEW)
         if size[-1] > size[far] and before / after >= max(steep, STEEP):
             return int(read[index]), int(result[index])
@@ -199,10 +206,12 @@ def rules(walks: list[Walk], target: float) -> dict[str, Callable[[Story, Walk, 
     """By name, all rules for one target; ``walks`` are of the earlier stories."""
     own = stopping_rule(walks, target, CONFIDENCE)
     estimates = [(one.found / (one.found + one.expected))[one.short(target)].max(initial=0.0) for one in walks]
-    threshold, num = conformal_threshold(estimates, CONFIDENCE), SAMPLED[target]
+    threshold = conformal_threshold(estimates, CONFIDENCE)
+    num = SAMPLED[target]
     assert own is not None and threshold is not None
     print(f"target {target}: {own}; estimated recall above {threshold:.4f}", flush=True)
-    bound, point = certified(num, target), math.ceil(num * target)
+    bound = certified(num, target)
+    point = math.ceil(num * target)
     generator = np.random.default_rng
     return {
         "earlier stories": lambda _, one, __: first(one, own.left.chances(one, target) > own.threshold),
@@ -229,7 +238,8 @@ def halves(path: Path) -> tuple[Pool, Pool]:
 
 def measure(path: Path, given: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """A row a rule and target."""
-    pools, runs = halves(path), dict[tuple[float, str], list[dict[str, float]]]()
+    pools = halves(path)
+    runs = dict[tuple[float, str], list[dict[str, float]]]()
     for way, (new, old) in enumerate((pools, pools[::-1])):
         earlier = [whole(story) for story in islice(stories(old, given.share, 1), given.stories)]
         named = {target: rules(earlier, target) for target in TARGETS}
@@ -270,7 +280,8 @@ def main() -> None:
     parser.add_argument("--stories", type=int, default=199)
     parser.add_argument("--share", type=float, default=0.1)
     parser.add_argument("--json", type=Path)
-    given, rows = parser.parse_args(), []
+    given = parser.parse_args()
+    rows = []
     for path in given.data:
         for row in measure(path, given):
             rows.append(row)

@@ -71,7 +71,8 @@ def make(items: int, folder: Path) -> None:
 
 def sessions(items: int, num: int) -> list[tuple[History, str]]:
     """Sessions of one topic, and what follows."""
-    random, results = np.random.default_rng(7), []
+    random = np.random.default_rng(7)
+    results = []
     for _ in range(num):
         topic = int(items // TOPIC * random.random() ** 2)
         values = [f"item{TOPIC * topic + at}" for at in random.integers(0, TOPIC, random.integers(2, 9)).tolist()]
@@ -85,7 +86,8 @@ def middle(taken: list[float]) -> dict[str, float]:
 
 def answers(predictor: NextPredictor, asked: list[tuple[History, str]]) -> dict[str, Any]:
     """Exact answers and answers by the index, in turn."""
-    index, records = predictor.index, [record for record, _ in asked]
+    index = predictor.index
+    records = [record for record, _ in asked]
     results: dict[str, Any] = {"index": predictor.metadata.index}
     for evidence in (False, True):
         taken: dict[str, dict[str, list[float]]] = {
@@ -96,7 +98,8 @@ def answers(predictor: NextPredictor, asked: list[tuple[History, str]]) -> dict[
                 if name == "exact" and number % 4:
                     continue
                 predictor.index = own
-                wall, cpu = time.perf_counter(), time.thread_time()
+                wall = time.perf_counter()
+                cpu = time.thread_time()
                 predictor.predict([record], K, evidence=evidence)
                 taken[name]["cpu_ms"].append(1000 * (time.thread_time() - cpu))
                 taken[name]["wall_ms"].append(1000 * (time.perf_counter() - wall))
@@ -136,7 +139,8 @@ def with_lists(predictor: NextPredictor, records: list[History]) -> dict[str, An
     ``held``, as it has longer ones. Each history is asked once in each way, with many others between, for an answer
     finds in the cache what the same answer just before had read.
     """
-    random, values = np.random.default_rng(3), predictor.vocabulary.values
+    random = np.random.default_rng(3)
+    values = predictor.vocabulary.values
     forbidden = short = asked = 0
     results: dict[str, Any] = {}
 
@@ -160,10 +164,12 @@ def with_lists(predictor: NextPredictor, records: list[History]) -> dict[str, An
         parts = [records[low : low + size] for low in range(0, size * rounds, size)]
         output = (predictor.predict(part, K, evidence=False) for part in parts)
         best = [[[choice.value for choice in entry.choices] for entry in own] for own in output]
-        taken, names = {name: np.zeros(rounds) for name in ways}, [*ways]
+        taken = {name: np.zeros(rounds) for name in ways}
+        names = [*ways]
         for turn in range(rounds):
             for number in random.permutation(len(ways)).tolist():
-                at, name = (turn + number * rounds // len(ways)) % rounds, names[number]
+                at = (turn + number * rounds // len(ways)) % rounds
+                name = names[number]
                 drawn = [[value for value in own if random.random() < 0.5] for own in best[at]]
                 lists = [ways[name](own) for own in drawn]
                 if "held" not in name:
@@ -194,7 +200,8 @@ def with_lists(predictor: NextPredictor, records: list[History]) -> dict[str, An
 
 def totals(predictor: NextPredictor, records: list[History]) -> dict[str, float]:
     """By how much the logarithm of the total over the catalogue is off, with all candidates and with few."""
-    index, histories = predictor.index, Histories.of(records, predictor.vocabulary)
+    index = predictor.index
+    histories = Histories.of(records, predictor.vocabulary)
     assert index is not None
     off: dict[str, list[float]] = {"all": [], "brief": []}
     for low in range(0, len(histories), 32):

@@ -80,7 +80,8 @@ class Ours:
     """One of our models on a few batches of whole sessions."""
 
     def __init__(self, model: Any, data: Histories) -> None:
-        self.model, self.windows = model.train(), Windows(data, model.reach)
+        self.model = model.train()
+        self.windows = Windows(data, model.reach)
         self.optimizer = make_optimizer(model, Schedule(weight_decay=0.0))
         each = round(TARGETS * len(self.windows) / self.windows.targets)
         self.plan = self.windows.plan(each, 0)
@@ -88,7 +89,8 @@ class Ours:
     def turn(self, number: int) -> tuple[float, int]:
         """Seconds of the next batches, from data to optimiser, and their targets."""
         parts = [self.plan[at % len(self.plan)] for at in range(number * BATCHES, (number + 1) * BATCHES)]
-        start_time, targets = time.perf_counter(), 0
+        start_time = time.perf_counter()
+        targets = 0
         for index in parts:
             batch = self.windows.batch(index).to("cpu")
             self.optimizer.zero_grad()
@@ -139,7 +141,8 @@ def main() -> None:
     args = parser.parse_args()
     data, _ = read(args.train)
     data = data.encode(Vocabulary(data.vocabulary.values), drop_unknown=True)
-    targets, num_ids = len(data.ids) - len(data), len(data.vocabulary)
+    targets = len(data.ids) - len(data)
+    num_ids = len(data.vocabulary)
     torch.manual_seed(0)
     gru = GRU4RecSettings(dim=DIM, loss="ce", dropout_items=0.2, dropout_state=0.2)
     peers: dict[str, Ours | RecBole] = {

@@ -85,7 +85,8 @@ def question(draw: random.Random) -> Asked:
 
 def client(port: int, count: int, seed: int, told: Callable[[str], None]) -> None:
     """Send a share of the requests over a connection that stays open, but for those that are cut off."""
-    draw, connection = random.Random(seed), HTTPConnection("127.0.0.1", port, timeout=60)
+    draw = random.Random(seed)
+    connection = HTTPConnection("127.0.0.1", port, timeout=60)
     for _ in range(count):
         asked = question(draw)
         if draw.random() < 0.03 and asked.body:
@@ -118,7 +119,9 @@ def run(count: int, workers: int, seed: int, fuzzed: int, place: Path) -> dict[s
     folders = write_models(place)
     command = [sys.executable, "-m", "ensue", "serve", *(f"{name}={folder}" for name, folder in folders.items())]
     command += ["--port", "0", "--queue", f"sqlite:{place / 'queue.db'}", "--workers", str(workers)]
-    log, counts, samples = place / "log.jsonl", Counter[str](), list[tuple[int, float]]()
+    log = place / "log.jsonl"
+    counts = Counter[str]()
+    samples = list[tuple[int, float]]()
     lock = threading.Lock()
     with log.open("w") as lines:
         process = subprocess.Popen(command, stderr=lines)

@@ -38,7 +38,9 @@ from ensue.vocabulary import FIRST, Vocabulary
 from ensue_studies.results import provenance
 
 ITEMS, SESSIONS, MEAN, LONGEST, WARM = 43_097, 60_000, 4.8, 70, 5
-ARTICLES, POSTS, WORDS = (467, 600), (2_000, 16), 20_000
+ARTICLES = (467, 600)
+POSTS = (2_000, 16)
+WORDS = 20_000
 """How many, of how many words; and how many distinct ones."""
 WORTH = {"at once": sampling.WORTH, "autograd": 2**62}
 """From how many scores on the gradient is taken at once."""
@@ -68,7 +70,8 @@ def sessions() -> Case:
     _, settings, schedule = MODELS["sansr"]
     kind = MODELS["sansr"].make
     assert schedule is not None
-    make, size = partial(make_optimizer, schedule=schedule), schedule.batch_size
+    make = partial(make_optimizer, schedule=schedule)
+    size = schedule.batch_size
 
     def learner() -> tuple[Any, Any]:
         network = kind(settings, ITEMS + FIRST).train()
@@ -118,7 +121,8 @@ def measure(case: Case, steps: int) -> dict[str, Any]:
     (first, second), made = case.ways, dict(zip(case.ways, learners(case), strict=True))
     batches = {way: case.batches(network) for way, (network, _) in made.items()}
     took: dict[str, list[float]] = {way: [] for way in case.ways}
-    furthest, plan = 0.0, case.plan * -(-steps // len(case.plan))
+    furthest = 0.0
+    plan = case.plan * -(-steps // len(case.plan))
     for step, index in enumerate(plan[:steps]):
         losses = []
         for way in (first, second)[:: 1 if step % 2 else -1]:

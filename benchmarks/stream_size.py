@@ -78,16 +78,17 @@ def measure(args: argparse.Namespace, place: Path) -> dict[str, Any]:
     write_clicks(place / "clicks.jsonl", args.events, args.items)
     source = open_source(str(place / "clicks.jsonl"), print)
     stream = Stream(place / "m", source, StreamSettings(commit_interval=args.commit_interval, score=args.eval_fraction))
-    start_time, commits, memory, marks = (
-        time.process_time(),
-        [],
-        [],
-        iter(range(args.events // 10, args.events, args.events // 10)),
-    )
-    mark, own = next(marks), stream._write
+    start_time = time.process_time()
+    commits = []
+    memory = []
+    marks = iter(range(args.events // 10, args.events, args.events // 10))
+    mark = next(marks)
+    own = stream._write
 
     def timed(over: bool) -> None:
-        before, cpu, size = time.perf_counter(), time.process_time(), stream._journal.size
+        before = time.perf_counter()
+        cpu = time.process_time()
+        size = stream._journal.size
         own(over)
         kind = "journal" if stream._journal.size > size else "folder"
         written = stream._journal.size - size if kind == "journal" else 0

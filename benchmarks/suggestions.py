@@ -156,16 +156,20 @@ def answers(model: str, data: Queries) -> list[dict[str, Any]]:
         predictor = SuggestPredictor(model, settings={"epochs": EPOCHS}, device="cpu")
         for _ in predictor.fit(data):
             pass
-    threads, rows = torch.get_num_threads(), []
+    threads = torch.get_num_threads()
+    rows = []
     torch.set_num_threads(1)
     for evidence in (False, True):
-        wall, processor = [], []
+        wall = []
+        processor = []
         for record in questions(data):
-            start_time, worked = time.perf_counter(), time.process_time()
+            start_time = time.perf_counter()
+            worked = time.process_time()
             predictor.predict([record], K, evidence=evidence)
             wall.append(1000 * (time.perf_counter() - start_time))
             processor.append(1000 * (time.process_time() - worked))
-        records, worked = questions(data)[20:], time.process_time()
+        records = questions(data)[20:]
+        worked = time.process_time()
         predictor.predict(records, K, evidence=evidence)
         batch_rate = round(len(records) / (time.process_time() - worked), 1)
         row = {"model": Path(model).name, "evidence": evidence, "batch_per_cpu_second": batch_rate}
@@ -183,7 +187,8 @@ def _spread(name: str, found: list[float]) -> dict[str, float]:
 def ours(model: str, queries: int) -> Callable[[], float]:
     """Seconds of a batch of made-up sessions; no beam ends before it is full."""
     torch.manual_seed(0)
-    kind, settings = MODELS[model].make, MODELS[model].settings
+    kind = MODELS[model].make
+    settings = MODELS[model].settings
     network = kind(settings, NUM_IDS).eval()
     network.writer.words.bias.data[END] = -1e4
     ids = np.random.default_rng(0).integers(FIRST, NUM_IDS, (ROWS, queries, WIDTH))
@@ -208,7 +213,8 @@ def throughput(python: Path | None) -> tuple[list[dict[str, Any]], dict[str, str
     for _ in range(TURNS + 1):
         for name, run in runs.items():
             times[name].append(run())
-    rows, own = [], times["transformer, 4+4"][1:]
+    rows = []
+    own = times["transformer, 4+4"][1:]
     for name, result in times.items():
         ratio = statistics.median(other / mine for other, mine in zip(result[1:], own, strict=True))
         rate = ROWS * K / statistics.median(result[1:])
@@ -219,7 +225,8 @@ def throughput(python: Path | None) -> tuple[list[dict[str, Any]], dict[str, str
 
 def training(data: Queries) -> list[dict[str, Any]]:
     """Seconds of a step, in turns on the same batches."""
-    part, runs = data.part("train"), {}
+    part = data.part("train")
+    runs = {}
     for name in ("mtn", "transformer"):
         predictor = SuggestPredictor(name, device="cpu")
         train.learn_words(predictor, part)
@@ -227,17 +234,20 @@ def training(data: Queries) -> list[dict[str, Any]]:
         network = predictor.new_network().train()
         assert predictor.schedule is not None
         runs[name] = network, make_optimizer(network, predictor.schedule)
-        source, size = predictor.windows(part.histories), predictor.schedule.batch_size
+        source = predictor.windows(part.histories)
+        size = predictor.schedule.batch_size
     times: dict[str, list[tuple[float, float]]] = {name: [] for name in runs}
     for index in source.plan(size, 0)[: 4 * TURNS]:
         batch = source.batch(index)
         for name, (network, optimizer) in runs.items():
-            start_time, worked = time.perf_counter(), time.process_time()
+            start_time = time.perf_counter()
+            worked = time.process_time()
             optimizer.zero_grad()
             network.loss(batch).backward()
             optimizer.step()
             times[name].append((time.perf_counter() - start_time, time.process_time() - worked))
-    rows, peer = [], np.array(times["transformer"][2:])
+    rows = []
+    peer = np.array(times["transformer"][2:])
     for name, result in times.items():
         own = np.array(result[2:])
         wall, processor = np.median(own / peer, axis=0).round(2).tolist()

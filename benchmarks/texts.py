@@ -51,7 +51,8 @@ def alone(run: Callable[[Sequence[Text]], list[str]], records: Sequence[Text]) -
     """Return the median milliseconds of one text."""
     took = []
     for record in records[: ALONE + 20]:
-        start_time, worked = time.perf_counter(), time.process_time()
+        start_time = time.perf_counter()
+        worked = time.process_time()
         run([record])
         took.append((1000 * (time.perf_counter() - start_time), 1000 * (time.process_time() - worked)))
     wall, processor = (round(statistics.median(clock), 2) for clock in zip(*took[20:], strict=True))
@@ -67,7 +68,8 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     train, valid, test = (read_texts(next(args.data.glob(f"{part}*")))[0] for part in ("train", "dev", "test"))
-    records, labels = list(test.records()), [record.label for record in test.records()]
+    records = list(test.records())
+    labels = [record.label for record in test.records()]
     torch.set_num_threads(1)
     network: dict[str, Any] = {"vectors": str(args.vectors), "epochs": args.epochs}
     predictors = {

@@ -131,7 +131,10 @@ def exit_codes() -> dict[str, object]:
 
 def _run(words: list[str]) -> tuple[int, str]:
     """Run a command in this process, and return its exit code and its stderr."""
-    output, errors, former, code = io.StringIO(), io.StringIO(), sys.argv, 0
+    output = io.StringIO()
+    errors = io.StringIO()
+    former = sys.argv
+    code = 0
     sys.argv = ["ensue", *words]
     try:
         with contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors):
@@ -146,7 +149,8 @@ def _run(words: list[str]) -> tuple[int, str]:
 @contextlib.contextmanager
 def _folder() -> Iterator[Path]:
     """Work in an empty folder, in a terminal of a fixed width."""
-    former, environment = Path.cwd(), dict(os.environ)
+    former = Path.cwd()
+    environment = dict(os.environ)
     with tempfile.TemporaryDirectory() as name:
         os.chdir(name)
         os.environ["COLUMNS"] = WIDTH
@@ -180,7 +184,9 @@ def answers() -> dict[str, object]:
 
 def openapi() -> dict[str, object]:
     """Return the OpenAPI document of a service with a model of each task."""
-    log, metrics, settings = ServiceLog(io.StringIO()), Metrics(), ServeSettings()
+    log = ServiceLog(io.StringIO())
+    metrics = Metrics()
+    settings = ServeSettings()
     with _folder() as folder:
         for task, fit in FITTED.items():
             fit().save(folder / task)

@@ -57,7 +57,8 @@ LONGEST = 3
 def write_data(place: Path) -> dict[str, tuple[list[str], Path, list[str]]]:
     """Files of a made-up town; for each task what `fit` and `evaluate` read, and more options of both."""
     story = make_town(seed=7, num_posts=200, num_reads=200, num_searches=200)
-    splits, posts = data_of(story), written(story)
+    splits = data_of(story)
+    posts = written(story)
 
     def write(name: str, lines: Iterable[str]) -> Path:
         path = place / f"{name}.jsonl"
@@ -68,7 +69,8 @@ def write_data(place: Path) -> dict[str, tuple[list[str], Path, list[str]]]:
         return write(name, (record.to_json() for record in part))
 
     trained: dict[str, tuple[list[str], Path, list[str]]] = {}
-    reading, articles = splits["reading"], records("articles", story.articles)
+    reading = splits["reading"]
+    articles = records("articles", story.articles)
     trained["next"] = [str(records("reads", reading.train.records()))], records("later", reading.test.records()), []
     labelled = [records(f"texts-{name}", texts_of(part)) for name, part in (("learned", posts[0]), ("asked", posts[2]))]
     words = sorted({word for text in texts_of(posts[0]) for word in text.texts[0].lower().split() if word.isalpha()})
@@ -98,7 +100,8 @@ def write_data(place: Path) -> dict[str, tuple[list[str], Path, list[str]]]:
 
 def ensue(*arguments: object) -> str:
     """Return what the command prints; its messages too if it fails."""
-    out, err = io.StringIO(), io.StringIO()
+    out = io.StringIO()
+    err = io.StringIO()
     former = sys.argv
     sys.argv = ["ensue", *map(str, arguments)]
     try:

@@ -100,7 +100,8 @@ def measure() -> tuple[dict[str, int], dict[str, object]]:
     texts = {module_of(path): path.read_text(encoding="utf-8") for path in files}
     trees = {name: ast.parse(text) for name, text in texts.items()}
     numbers = {name: number for number, name in enumerate(trees)}
-    cycles, lines = circles(trees, numbers), {name: text.count("\n") for name, text in texts.items()}
+    cycles = circles(trees, numbers)
+    lines = {name: text.count("\n") for name, text in texts.items()}
     rooms = Counter[str]()
     for path, count in zip(files, lines.values(), strict=True):
         names = path.relative_to(SOURCE).with_suffix("").parts

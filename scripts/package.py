@@ -114,7 +114,8 @@ class Build:
     """
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self._began = folder, time.monotonic()
+        self.folder = folder
+        self._began = time.monotonic()
         run([sys.executable, "-m", "venv", folder / "build"])
         self.python = folder / "build" / "bin" / "python"
         run([self.python, "-m", "pip", "install", "--quiet", "hatchling"])
@@ -186,7 +187,8 @@ class Environment:
 
     def __init__(self, python: str, place: Path) -> None:
         run([python, "-m", "venv", place / "venv"])
-        self.place, self.bin = place, place / "venv" / "bin"
+        self.place = place
+        self.bin = place / "venv" / "bin"
         self.version = self.run("python", "--version").stdout.strip()
 
     def run(self, name: str, *arguments: str | Path, code: int = 0, stdin: str = "") -> Said:

@@ -57,7 +57,8 @@ def generated() -> Iterator[tuple[Path, str]]:
 def study(name: str) -> str:
     """Return the page of a study from its result file, below what its run wrote before the first table."""
     path = ROOT / "studies" / "results" / f"{name}.md"
-    result, module = load(f"studies/results/{name}.json")["tables"], import_module(f"ensue_studies.{name}")
+    result = load(f"studies/results/{name}.json")["tables"]
+    module = import_module(f"ensue_studies.{name}")
     introduction = path.read_text("utf-8").partition("\n## ")[0]
     if name == "anywhere":
         introduction = module.introduction(result, (), quick=False)

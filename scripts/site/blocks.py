@@ -75,7 +75,9 @@ def run_page(text: str) -> str:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) / "work"
         write_all(folder)
-        page, former, modules = Page(folder), Path.cwd(), set(sys.modules)
+        page = Page(folder)
+        former = Path.cwd()
+        modules = set(sys.modules)
         os.chdir(folder)
         sys.path.insert(0, str(folder))
         try:
@@ -98,7 +100,8 @@ def stop(page: Page) -> None:
 
 def _pieces(text: str, page: Page) -> Iterator[str]:
     """The text, fence by fence."""
-    position, printed = 0, None
+    position = 0
+    printed = None
     steps = sorted([*FENCE.finditer(text), *HIDDEN.finditer(text)], key=lambda found: found.start())
     for found in steps:
         between = text[position : found.start()]
@@ -164,7 +167,8 @@ def run_command(command: str, page: Page) -> str:
     if index is None:
         return _shell(line, "", page)
     stdin = _shell(" | ".join(stages[:index]), "", page) if index else ""
-    words, redirected = shlex.split(stages[index]), None
+    words = shlex.split(stages[index])
+    redirected = None
     if len(words) > 2 and words[-2] == ">":
         *words, _, redirected = words
     printed = _ensue(words[1:], stdin)
@@ -180,7 +184,8 @@ def _ensue(words: list[str], given: str) -> str:
 
     combined = io.StringIO()
     former = sys.argv, sys.stdin
-    sys.argv, sys.stdin = ["ensue", *words], io.TextIOWrapper(io.BytesIO(given.encode()), "utf-8")
+    sys.argv = ["ensue", *words]
+    sys.stdin = io.TextIOWrapper(io.BytesIO(given.encode()), "utf-8")
     try:
         with (
             contextlib.redirect_stdout(combined),
@@ -205,7 +210,8 @@ def _start(line: str, page: Page) -> str:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         page.port = str(free.getsockname()[1])
-    ours, words = environment(), shlex.split(line)
+    ours = environment()
+    words = shlex.split(line)
     while "=" in words[0]:
         name, _, value = words.pop(0).partition("=")
         ours[name] = value
@@ -241,7 +247,8 @@ def masked(printed: str) -> str:
     """Return output with times replaced by an ellipsis, and without spaces at ends of lines."""
     for pattern, listed in TIMED:
         printed = pattern.sub(listed, printed)
-    lines, timed = [], False
+    lines = []
+    timed = False
     for line in printed.splitlines():
         if line.startswith("┏"):
             timed = False
@@ -256,7 +263,8 @@ def masked(printed: str) -> str:
 
 def differences(shown: str, printed: str) -> list[str]:
     """Lines that differ by more than a number's last digits, each as ``shown`` and as it is printed today."""
-    start, now = shown.splitlines(), printed.splitlines()
+    start = shown.splitlines()
+    now = printed.splitlines()
     if len(start) != len(now):
         return [f"{len(start)} lines are shown, {len(now)} are printed", *now]
     return [

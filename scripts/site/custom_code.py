@@ -20,7 +20,8 @@ def table() -> str:
             reason = "groups events by session, maps ids to integers and names the line of a bad row"
             rows.append(("`data`: read a CSV log", row["reader"], "CPU time", row["ensue_over_it"], reason))
     first = {row["step"]: row for row in prepare["runs"][0]["rows"]}
-    ours, peer = first["ensue prepare"], first["polars"]
+    ours = first["ensue prepare"]
+    peer = first["polars"]
     reason = "logs larger than memory, grouped and sorted; the same bytes for any number of chunks"
     rows.append(("`data`: prepare a log on disk", "polars", "CPU time", ours["over_polars"], reason))
     rows.append(

@@ -275,7 +275,8 @@ def growth() -> str:
         _, y = place(10**x_low, seconds)
         shapes += [_line(55, y, 60, y), _text(50, y + 4, f"{seconds:.2g}", GREY, "end", 12)]
     for number, (model, step, line, exponent) in enumerate(lines):
-        colour, dash = (BLUE, ORANGE)[number // 2 % 2], "5 3" if step == "evaluate" else ""
+        colour = (BLUE, ORANGE)[number // 2 % 2]
+        dash = "5 3" if step == "evaluate" else ""
         locations = [place(*point) for point in line]
         shapes += [_line(*start, *end, colour, 2, dash) for start, end in pairwise(locations)]
         shapes += [f'<circle cx="{x}" cy="{y}" r="3" fill="{colour}"/>' for x, y in locations]
@@ -315,7 +316,9 @@ def packages() -> str:
         return depths[name]
 
     order = sorted(listed, key=lambda name: (depth(name), name))
-    left_edge, top, step = 110, 92, 24
+    left_edge = 110
+    top = 92
+    step = 24
     shapes = [_text(left_edge - 8, top - 70, "imports", GREY, "end", 12)]
     for row, name in enumerate(order):
         y = top + step * row

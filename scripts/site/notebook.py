@@ -46,7 +46,8 @@ def run(path: Path, folder: Path) -> Path:
 def main() -> None:
     """Run the notebook that is named."""
     words = [word for word in sys.argv[1:] if word != "--write"]
-    path, folder = Path(words[0]).resolve(), Path(words[1]).resolve()
+    path = Path(words[0]).resolve()
+    folder = Path(words[1]).resolve()
     with tempfile.TemporaryDirectory(prefix="nb") as ours:  # short, for a socket's path has few characters
         for name in ("CONFIG", "DATA", "RUNTIME"):
             os.environ[f"JUPYTER_{name}_DIR"] = ours

@@ -65,7 +65,8 @@ def centrality() -> str:
 
 def mtn() -> str:
     """MTN: the paper's AOL log is not at hand."""
-    printed, rows = Paper("mtn")["bleu"], _required("mtn")["tables"]["overall"]
+    printed = Paper("mtn")["bleu"]
+    rows = _required("mtn")["tables"]["overall"]
     names = ("bleu", "content@1", "mrr@10")
     lines = _head("data", "row", "BLEU", "content words", "MRR@10")
     for model, score in printed.items():
@@ -76,7 +77,8 @@ def mtn() -> str:
 
 def ast() -> str:
     """AST: the paper's posts are not at hand, and it does not say how pairs were split."""
-    table, rows = Paper("ast").rows("overall")["ast"], _required("ast")["tables"]["overall"]
+    table = Paper("ast").rows("overall")["ast"]
+    rows = _required("ast")["tables"]["overall"]
     names = ("pooled_ap", "auc", "mrp", "mrr")
     lines = _head("data", "row", "AP, pooled", "AUC", "mRP", "MRR of a post's article")
     cells = [f"{table[name]:.2f}" if name in table else NO_FIGURE for name in names]
@@ -87,7 +89,8 @@ def ast() -> str:
 
 def sansr() -> str:
     """SANSR: the paper's figures, and ours where its study has been run."""
-    printed, result = Paper("sansr").tables("overall"), found_of("sansr")
+    printed = Paper("sansr").tables("overall")
+    result = found_of("sansr")
     names = ("hit@10", "hit@20", "mrr@10", "mrr@20")
     lines = _head("data", "row", "HR@10", "HR@20", "MRR@10", "MRR@20")
     rows = result["tables"]["overall"] if result else []

@@ -89,7 +89,8 @@ def lines_of(task: str, model: registry.Model) -> list[Line]:
 def _lines(part: Any, paper: str = "") -> list[Line]:
     if not is_dataclass(part) or isinstance(part, type):
         return []
-    meant, lines = meanings(part), []
+    meant = meanings(part)
+    lines = []
     for field in fields(part):
         default = getattr(part, field.name)
         unit = "yes or no" if isinstance(default, bool) else UNITS[field.name]

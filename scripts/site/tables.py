@@ -250,7 +250,9 @@ def defaults() -> str:
     for name, row in result["sets"].items():
         if "after" not in row:
             continue
-        metric, now, start = "hit@20" if row["task"] == "next" else "accuracy", row["after"], row.get("before")
+        metric = "hit@20" if row["task"] == "next" else "accuracy"
+        now = row["after"]
+        start = row.get("before")
         costs = [
             [f"{run['cpu_seconds']:.1f}", f"{run['peak_mb']:,.0f}", _percent(run, metric)]
             for run in (now, start)
@@ -313,7 +315,8 @@ def stream() -> str:
         lines.append(f"| {name} | {overall(news, name)} | {larger} |")
     killed = sum(row["kills"] for row in kill["rows"])
     differ = sum(row["rounds_that_differ"] + row["folders_that_do_not_load"] for row in kill["rows"])
-    rate, peak = f"{news['events_a_second']:,.0f} events per second", f"at most {news['peak_mb'] / 1000:.2f} GB"
+    rate = f"{news['events_a_second']:,.0f} events per second"
+    peak = f"at most {news['peak_mb'] / 1000:.2f} GB"
     lines += [
         "",
         f"Hours with at least {hours['least_targets']:,} targets. One pass, baselines included: {rate}, {peak}.",
@@ -332,7 +335,8 @@ def gpu() -> str:
     lines = ["| model | data | CPU, s per epoch | GPU, s per epoch | ratio |", "|---" * 5 + "|"]
     for row in result["at_size"]:
         settings = "".join(f", {name}={value}" for name, value in row["settings"].items() if name == "dim")
-        cpu, gpu = row["seconds_an_epoch_cpu"], row["seconds_an_epoch_cuda"]
+        cpu = row["seconds_an_epoch_cpu"]
+        gpu = row["seconds_an_epoch_cuda"]
         lines.append(f"| {row['model']}{settings} | {row['data']} | {cpu:.1f} | {gpu:.1f} | {cpu / gpu:.1f} |")
     return "\n".join([*lines, "", source(result["runs"][0])])
 

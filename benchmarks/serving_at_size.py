@@ -34,8 +34,9 @@ from ensue.data.histories import Histories
 from ensue.predictor import load
 from ensue.records import History
 from ensue.tasks.next import train
-from ensue.tasks.next.infer import _score_nearest, predict_each, score_histories
+from ensue.tasks.next.infer import predict_each, score_histories
 from ensue.tasks.next.item_filter import Rules
+from ensue.tasks.next.nearest import score_candidates
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.training.optimizer import make_optimizer
 from ensue.vocabulary import FIRST, Vocabulary
@@ -209,7 +210,8 @@ def totals(predictor: NextPredictor, records: list[History]) -> dict[str, float]
         exclusion = predictor.metadata.exclusion
         exact = score_histories(predictor, exclusion, K, part, None).totals
         for name, filters in (("all", [None] * len(part)), ("brief", None)):
-            off[name] += (_score_nearest(predictor, exclusion, index, K, part, filters).totals - exact).abs().tolist()
+            estimated = score_candidates(predictor, exclusion, K, part, filters, index=index).totals
+            off[name] += np.abs(estimated - exact).tolist()
     return {name: round(float(np.mean(own)), 4) for name, own in off.items()}
 
 

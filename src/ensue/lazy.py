@@ -24,7 +24,7 @@ class _LazyModule(ModuleType):
     """Stand-in for a module, which imports it at the first look-up of an attribute."""
 
     def __getattr__(self, name: str) -> object:
-        attribute: object = getattr(sys.modules.get(self.__name__) or _imported(self.__name__), name)
+        attribute: object = getattr(sys.modules.get(self.__name__) or import_named(self.__name__), name)
         return attribute
 
 
@@ -36,13 +36,18 @@ def lazy(name: str) -> ModuleType:
     return _LazyModule(name)
 
 
-def _imported(name: str) -> ModuleType:
+def import_named(name: str) -> ModuleType:
+    """Import a module.
+
+    Raises:
+        MissingLibraryError: it needs torch, which is not installed.
+    """
     try:
         return import_module(name)
     except ModuleNotFoundError as error:
         if error.name != TORCH:
             raise
-        require_torch("networks")
+        require_torch(name)
         raise
 
 

@@ -82,7 +82,16 @@ def test_networks_are_refused_in_one_line(folder: Path) -> None:
     network = NextPredictor("bpr-mf", settings={"dim": 4, "epochs": 1, "refit": False})
     assert list(network.fit(Histories.of([History(("a", "b"))] * 30)))
     network.save(folder / "network")
-    refused = run(folder, "fit next log.csv -o core --model core", "predict network question.csv")
-    for name, (code, output, errors) in zip(("core", "bpr-mf"), refused, strict=True):
+    commands = ("fit next log.csv -o core --model core", "predict network question.csv", "fit suggest log.csv -o x")
+    names = ("model core", "model bpr-mf", "ensue.tasks.suggest.predictor")
+    for name, (code, output, errors) in zip(names, run(folder, *commands), strict=True):
         assert (code, output) == (2, "")
-        assert errors == f"ensue: model {name}: needs PyTorch, which is not installed; {INSTALL}\n"
+        assert errors == f"ensue: {name}: needs PyTorch, which is not installed; {INSTALL}\n"
+
+
+def test_the_service_and_updates_of_a_baseline_need_no_torch(folder: Path) -> None:
+    fitted, updated = run(folder, "fit next log.csv -o vsknn --model vsknn", "update vsknn log.csv")
+    assert (fitted[0], updated[0]) == (0, 0)
+    assert "version 2" in updated[1] + updated[2]
+    program = PROGRAM.partition("from ensue.cli")[0] + "import ensue.serve.server, ensue.serve.tasks.next_event\n"
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)

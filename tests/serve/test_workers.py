@@ -143,9 +143,9 @@ def test_a_worker_that_hangs_is_replaced_and_the_others_answer_on(fitted: Path) 
 
 
 LARGE = """
-from ensue.tasks.next import nearest
+from ensue.tasks.next import nearest, state
 
-own, nearest.LARGE = nearest.make_index, 100
+own, state.LARGE = nearest.make_index, 100
 def counted(*given):
     with open({place!r}, "a") as file:
         file.write("made")

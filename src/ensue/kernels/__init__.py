@@ -182,6 +182,8 @@ class _State:
 
     searched = False
     level = "off"
+    num_threads = 0
+    """As it was set; 0 for as many as there are."""
     functions: ClassVar[dict[str, tuple[ctypes._NamedFuncPointer, tuple[str, ...]]]] = {}
     """By name, with the names of their parameters."""
 
@@ -276,7 +278,14 @@ def run(name: str, structure: Structure) -> int:
 def num_threads() -> int:
     """Return the number of threads of a compiled function: as many as torch has where it is imported."""
     torch = sys.modules.get("torch")
-    return _available_threads() if torch is None else cast(int, torch.get_num_threads())
+    if torch is None:
+        return _State.num_threads or _available_threads()
+    return cast(int, torch.get_num_threads())
+
+
+def set_num_threads(num_threads: int) -> None:
+    """Let compiled functions compute with this number of threads in a process that does not import torch."""
+    _State.num_threads = num_threads
 
 
 @functools.cache

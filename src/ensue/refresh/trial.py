@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
@@ -18,7 +18,7 @@ from ensue import metrics
 from ensue.data.histories import Histories, dated, hold_out
 from ensue.data.posts.dataset import Posts
 from ensue.evaluation.next_event import SessionTargets
-from ensue.evaluation.suggest import SHOWN
+from ensue.lazy import lazy
 from ensue.metrics import Floats
 from ensue.records import History, Post
 from ensue.refresh.slices import NEWEST, Ask, Columns, Learn, Slice, Trial
@@ -28,7 +28,12 @@ from ensue.tasks.link.scores import reciprocal_ranks
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.tasks.next.training_data import require_targets, shared_part
 from ensue.tasks.next.update import passes
-from ensue.tasks.suggest.predictor import SuggestPredictor
+
+if TYPE_CHECKING:
+    from ensue.evaluation import suggest
+    from ensue.tasks.suggest.predictor import SuggestPredictor
+else:
+    suggest = lazy("ensue.evaluation.suggest")
 
 CUTOFF = 20
 MIN_TESTED = 5
@@ -169,9 +174,9 @@ def suggest_slices(old: SuggestPredictor, new: SuggestPredictor) -> tuple[Slice,
     followers = counts.queries.gather(counts.followers[counts.rows[rows]])
 
     def columns(predictor: SuggestPredictor) -> Columns:
-        lists = predictor.suggest(queries, SHOWN)
+        lists = predictor.suggest(queries, suggest.SHOWN)
         rank = metrics.text_ranks(lists.texts, lists.offsets, followers)
-        return {f"mrr@{SHOWN}": metrics.reciprocal_rank(rank, SHOWN)}
+        return {f"mrr@{suggest.SHOWN}": metrics.reciprocal_rank(rank, suggest.SHOWN)}
 
     return (Slice.of("remembered", columns(old), columns(new)),)
 

@@ -17,7 +17,9 @@ from typing import cast
 
 import plotly.graph_objects as go
 
+from ensue import kernels
 from ensue.errors import EnsueError, ModelFolderError, SettingError
+from ensue.lazy import is_imported
 from ensue.predictor import AnyPredictor
 from ensue.registry import task_of
 from ensue.serve.batching import Full, Job, Worker
@@ -457,8 +459,9 @@ def is_own_model(model: object) -> bool:
 
 
 def limit_threads(num_threads: int) -> None:
-    """Let torch compute with this number of threads, where a model has imported it."""
-    if "torch" in sys.modules:
+    """Let compiled functions compute with this number of threads, and torch where a model has imported it."""
+    kernels.set_num_threads(num_threads)
+    if is_imported("torch"):
         sys.modules["torch"].set_num_threads(num_threads)
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib import import_module
 from typing import Any, Protocol, Self
 
+from ensue.lazy import import_named
 from ensue.records import History, Post, Text
 
 
@@ -68,7 +68,7 @@ class Task:
 def named(reference: str) -> Any:
     """Return the module, or the object in a module, of a reference of a :class:`Task`."""
     module_name, _, name = reference.partition(":")
-    module = import_module(module_name)
+    module = import_named(module_name)
     return getattr(module, name) if name else module
 
 

@@ -15,7 +15,7 @@ import pytest
 from ensue import Answer, History
 from ensue.data.histories import Histories, Items
 from ensue.evaluation.comparison import evaluate
-from ensue.tasks.next import nearest
+from ensue.tasks.next import state as next_state
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.tasks.next.spreaders import leaned_on, spreaders
 from tests.mutations import Family
@@ -70,7 +70,7 @@ def save_model(
     )
     with pytest.MonkeyPatch.context() as patch:
         if indexed:
-            patch.setattr(nearest, "LARGE", 10)
+            patch.setattr(next_state, "LARGE", 10)
         data = replace(Histories.of(walks(60, 0, repeats=repeats)), items=items)
         list(predictor.fit(data, Histories.of(walks(20, 1, repeats=repeats))))
     predictor.save(folder)

@@ -21,6 +21,7 @@ from ensue.refresh import refresh
 from ensue.refresh.slices import Slice
 from ensue.store import pack
 from ensue.tasks.next import infer, item_filter, item_index, nearest, train
+from ensue.tasks.next import state as next_state
 from ensue.tasks.next.infer import predict_each
 from ensue.tasks.next.item_filter import Rules
 from ensue.tasks.next.item_index import ItemIndex, make_index
@@ -52,7 +53,7 @@ MODELS = (
 @pytest.fixture(autouse=True)
 def large(monkeypatch: pytest.MonkeyPatch) -> None:
     """A few hundred values count as large."""
-    monkeypatch.setattr(nearest, "LARGE", 100)
+    monkeypatch.setattr(next_state, "LARGE", 100)
 
 
 def sessions(num: int, seed: int, *, repeats: bool = True) -> list[History]:
@@ -148,7 +149,7 @@ def test_with_all_candidates_answers_are_those_of_the_whole_catalogue(
 def few() -> Iterator[NextPredictor]:
     """A model that looks at 40 candidates of 400."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(nearest, "LARGE", 100)
+        patch.setattr(next_state, "LARGE", 100)
         patch.setattr(item_index, "CANDIDATES", 40)
         patch.setattr(item_index, "SAMPLE", 200)
         predictor = fitted("sansr", epochs=4, learning_rate=0.02)
@@ -339,7 +340,7 @@ def test_a_file_of_other_values_is_refused(few: NextPredictor, tmp_path: Path) -
 
 
 def test_small_catalogues_have_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nearest, "LARGE", ITEMS + 1)
+    monkeypatch.setattr(next_state, "LARGE", ITEMS + 1)
     predictor = fitted("bpr-mf")
     assert predictor.index is None and predictor.metadata.index is None
     assert item_index.FILE not in predictor.files()

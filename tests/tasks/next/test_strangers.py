@@ -18,7 +18,8 @@ from ensue import History, ModelFolderError, SettingError
 from ensue.data.histories import Histories
 from ensue.predictor import load, make
 from ensue.store.pack import TABLES, TREE
-from ensue.tasks.next import item_index, nearest
+from ensue.tasks.next import item_index
+from ensue.tasks.next import state as next_state
 from ensue.tasks.next.predictor import NextPredictor
 from tests.cli.conftest import run
 from tests.folders import put_vocabulary, resum
@@ -213,7 +214,7 @@ def test_moments_that_do_not_fit_are_refused_at_the_update(core: Path, field: st
 @pytest.fixture
 def indexed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     pytest.importorskip("faiss", reason="the extra ann is not there")
-    monkeypatch.setattr(nearest, "LARGE", 5)
+    monkeypatch.setattr(next_state, "LARGE", 5)
     monkeypatch.setattr(item_index, "LEARNED", 3)
     return saved(tmp_path / "m", "bpr-mf", dim=5, epochs=1, refit=False)
 

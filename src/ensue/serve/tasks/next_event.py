@@ -37,7 +37,6 @@ from ensue.tasks import NEXT
 from ensue.tasks.next.infer import predict_each
 from ensue.tasks.next.item_filter import ALL_ITEMS, Rules
 from ensue.tasks.next.item_index import ItemIndex
-from ensue.tasks.next.nearest import is_indexed
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.tasks.next.true_edges import compare, true_pairs
 
@@ -249,7 +248,7 @@ SERVICE = TaskService(
     num_known=lambda predictor, items: len(predictor.vocabulary.known_each([items])[0]),
     forks=True,
     preparation=Preparation(
-        is_needed=lambda predictor: predictor.index is None and is_indexed(predictor),
+        is_needed=lambda predictor: predictor.index is None and predictor.is_indexed,
         make=lambda predictor: predictor.index_items(),
         pack=_pack_index,
         unpack=_unpack_index,

@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Self, cast
+from typing import TYPE_CHECKING, Annotated, Self, cast
 
 import plotly.graph_objects as go
 from pydantic import BeforeValidator, Field, ValidationInfo, model_validator
@@ -17,6 +17,7 @@ from ensue.answers import Answer, QueryExplanation
 from ensue.data.queries import Queries, read_queries
 from ensue.data.queries.rules import Normalisation, QueryRules
 from ensue.errors import DataError
+from ensue.lazy import lazy
 from ensue.lines import plural
 from ensue.records import History, normal_id
 from ensue.serve.bodies import Bodies, Explain, Figure, Limit, Limits, Predict, Update, too_long
@@ -33,8 +34,12 @@ from ensue.serve.tasks import (
     records_of,
 )
 from ensue.tasks import SUGGEST
-from ensue.tasks.suggest.explain import explanation
-from ensue.tasks.suggest.predictor import SuggestPredictor
+
+if TYPE_CHECKING:
+    from ensue.tasks.suggest import explain
+    from ensue.tasks.suggest.predictor import SuggestPredictor
+else:
+    explain = lazy("ensue.tasks.suggest.explain")
 
 SESSION: dict[str, object] = {"values": ["cheap flights"]}
 LONGER: dict[str, object] = {"values": ["cheap flights", "flights to rome"]}
@@ -139,7 +144,7 @@ def _draw(predictor: SuggestPredictor, kind: FigureKind, question: Question) -> 
     """Draw the words of the session that the choice attended to, or the queries that were counted for it."""
     (answer,) = _predict(predictor, Kind("predict", kind.k), [question])
     choice = choice_at(answer.choices, kind.choice)
-    attended = explanation(predictor, cast(History, question.record), replace(answer, choices=(choice,)))
+    attended = explain.explanation(predictor, cast(History, question.record), replace(answer, choices=(choice,)))
     drawing = figures.query_weights(attended)
     words = attribution_sentence(choice)
     if not attended.weights:

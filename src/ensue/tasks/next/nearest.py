@@ -22,12 +22,12 @@ from ensue.data.histories import Histories, Index
 from ensue.learning.state import evaluating
 from ensue.metrics import Floats
 from ensue.nn.item_head import Product
-from ensue.nn.topk import has_faiss, topk
+from ensue.nn.topk import topk
 from ensue.tasks.next.attributions import Filters, Scored
 from ensue.tasks.next.batch import Scores
 from ensue.tasks.next.dataset import Windows, latest_windows, seen_ids
 from ensue.tasks.next.item_filter import ItemFilter, rows_by_filter
-from ensue.tasks.next.item_index import LARGE, ItemIndex, make_index
+from ensue.tasks.next.item_index import ItemIndex, make_index
 from ensue.tasks.next.model import Multiplies
 from ensue.tasks.next.state import NextState
 from ensue.tasks.next.training_data import Exclusion
@@ -383,17 +383,11 @@ def widened(k: int, filters: Sequence[ItemFilter | None]) -> int:
     return max(k, min(math.ceil(k / min(shares)), MAX_WIDENED)) if shares else k
 
 
-def is_indexed(state: NextState) -> bool:
-    """Return whether a predictor has an index once it is trained: it pays for a large catalogue."""
-    large = len(state.vocabulary) - FIRST >= LARGE
-    return large and isinstance(state.network, Multiplies) and state.device.type == "cpu" and has_faiss()
-
-
 def index_items(state: NextState) -> None:
     """See :meth:`ensue.tasks.next.predictor.NextPredictor.index_items`."""
     state.index = None
     state.metadata.index = None
-    if not is_indexed(state):
+    if not state.is_indexed:
         return
     histories = _measured_histories(state)
     product = multiplied(state, Windows(histories, state.network.reach, last_only=True), np.arange(len(histories)))

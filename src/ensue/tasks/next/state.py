@@ -13,6 +13,7 @@ from ensue.lazy import lazy
 from ensue.learning.state import Count, State, module_of
 from ensue.learning.state import Metadata as SharedMetadata
 from ensue.nn.device import memory_for
+from ensue.nn.topk import has_faiss
 from ensue.schedule import by_hand
 from ensue.settings import changed
 from ensue.tasks import named
@@ -22,12 +23,12 @@ from ensue.tasks.next.baselines.repeats import RepeatShares
 from ensue.tasks.next.catalogue import BEST, COUNTING, MODELS, SHARED
 from ensue.tasks.next.item_features import KnownItems
 from ensue.tasks.next.item_filter import FilterCache, ItemFilter, Rules
-from ensue.tasks.next.item_index import IndexFacts, ItemIndex
-from ensue.tasks.next.model import Baseline, Model
+from ensue.tasks.next.item_index import LARGE, IndexFacts, ItemIndex
+from ensue.tasks.next.model import Baseline, Model, Multiplies
 from ensue.tasks.next.reservoir import Reservoir
 from ensue.tasks.next.settings import CountingSettings
 from ensue.tasks.next.training_data import Exclusion
-from ensue.vocabulary import Vocabulary
+from ensue.vocabulary import FIRST, Vocabulary
 
 if TYPE_CHECKING:
     import torch
@@ -201,6 +202,12 @@ class NextState(State[Model]):
         with memory_for(f"{name} with these settings"):
             baseline: Baseline = row.make(settings, len(self.vocabulary))
         return baseline
+
+    @property
+    def is_indexed(self) -> bool:
+        """Whether the predictor has an index once it is trained: it pays for a large catalogue."""
+        is_large = len(self.vocabulary) - FIRST >= LARGE
+        return is_large and isinstance(self.network, Multiplies) and self.device.type == "cpu" and has_faiss()
 
     def learned(self) -> None:
         """Something was: what the index keeps of the network is no longer so."""

@@ -193,7 +193,7 @@ def test_predict_takes_a_text_a_line_and_answers_empty_ones(ensue: Ensue, files:
     assert (ran.code, ran.err) == (0, "")
     answers = list(map(json.loads, ran.out.splitlines()))
     assert [answer["events"] for answer in answers] == [0, 3, 0, 4]
-    assert list(answers[1]) == ["id", "choices", "in_vocabulary", "events", "deletion"]
+    assert list(answers[1]) == ["id", "choices", "in_vocabulary", "events", "deletion", "labels"]
     assert answers[0]["choices"] == answers[2]["choices"] == []
     assert answers[1]["choices"][0]["value"] == "yes" and answers[3]["choices"][0]["value"] == "no"
     shown = ensue("predict", files.model, stdin="\n").out

@@ -24,7 +24,7 @@ from ensue.data.posts.documents import open_texts
 from ensue.data.schema import ReadReport
 from ensue.data.table import ReadOptions, Table, nothing, read_together
 from ensue.data.texts.formats import read_rows
-from ensue.data.texts.label_sets import DELIMITERS, UNIT, delimiter_of, each, to_sets
+from ensue.data.texts.label_sets import DELIMITERS, UNIT, change_labels, delimiter_of, to_sets
 from ensue.data.texts.labels import join_spellings, match_spellings, present
 from ensue.errors import DataError, SettingError
 from ensue.lines import part_of, plural, quoted
@@ -90,14 +90,14 @@ class Texts:
         """Return the texts with each label spelled in one way, and a warning that lists what was joined."""
         if self.labels is None:
             return self, ()
-        labels, warnings = each(self.labels, join_spellings)
+        labels, warnings = change_labels(self.labels, join_spellings)
         return replace(self, labels=labels), warnings
 
     def match_spellings(self, known: Sequence[str]) -> tuple[Texts, tuple[str, ...]]:
         """Return the texts with labels spelled as ``known`` ones are, and a warning that lists what was matched."""
         if self.labels is None:
             return self, ()
-        labels, warnings = each(self.labels, partial(match_spellings, known=known))
+        labels, warnings = change_labels(self.labels, partial(match_spellings, known=known))
         return replace(self, labels=labels), warnings
 
     @classmethod
@@ -265,7 +265,7 @@ def _labels(
         # A later file of the model is read alike: its column has the role of several labels.
         columns = {"labels" if other == role else other: name for other, name in rows.columns.items()}
         rows = replace(rows, columns=columns)
-    labels, warnings = each(column, join_spellings)
+    labels, warnings = change_labels(column, join_spellings)
     if not is_labelled.all():
         empty = f"{part_of(len(labels) - int(is_labelled.sum()), len(labels), 'row', 'has', 'have')} no label"
         if not unlabelled:

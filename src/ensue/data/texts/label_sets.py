@@ -58,19 +58,20 @@ def delimiter_of(labels: pl.Series, where: str, name: str) -> str | None:
 def _kind(counts: dict[str, int], delimiter: str) -> str:
     """Return whether values are sets of labels between a delimiter, single labels, or either: ``unsure``."""
     sets = [_split(value, delimiter) for value in counts if delimiter in value]
-    if not sets or any(not part or len(part) > _MAX_LABEL for parts in sets for part in parts):
+    members = {label for labels in sets for label in labels}
+    # A sentence with a comma in it, or a delimiter at an end, is no set.
+    if not sets or any(not label or len(label) > _MAX_LABEL for label in members):
         return "single"
-    # Number of different values that each label is a part of, alone or with others.
-    num_values = Counter(part for value in counts for part in set(_split(value, delimiter)))
-    parts = {part for parts in sets for part in parts}
-    num_recurring = sum(num_values[part] > 1 for part in parts)
+    # Number of different values that each label is in, alone or with others.
+    num_values = Counter(label for value in counts for label in set(_split(value, delimiter)))
+    num_recurring = sum(num_values[label] > 1 for label in members)
     if not num_recurring:
         return "single"
-    return "sets" if num_recurring > len(parts) / 2 and len(counts) > 2 else "unsure"
+    return "sets" if num_recurring > len(members) / 2 and len(counts) > 2 else "unsure"
 
 
 def _split(value: str, delimiter: str) -> list[str]:
-    return [part.strip() for part in value.split(delimiter)]
+    return [label.strip() for label in value.split(delimiter)]
 
 
 def to_sets(labels: pl.Series, delimiter: str) -> pl.Series:
@@ -80,8 +81,8 @@ def to_sets(labels: pl.Series, delimiter: str) -> pl.Series:
         labels: (texts,) labels with a delimiter between them.
         delimiter: the delimiter; a value that is the delimiter alone is the empty set.
     """
-    parts = labels.str.split(delimiter).list.eval(pl.element().str.strip_chars())
-    return parts.list.eval(pl.element().filter(pl.element() != "")).list.unique(maintain_order=True)
+    lists = labels.str.split(delimiter).list.eval(pl.element().str.strip_chars())
+    return lists.list.eval(pl.element().filter(pl.element() != "")).list.unique(maintain_order=True)
 
 
 def binary_columns(frame: pl.DataFrame, others: Sequence[str]) -> list[str]:
@@ -105,11 +106,11 @@ def from_binary(frame: pl.DataFrame) -> pl.Series:
     is_true = pl.all().str.strip_chars().str.to_lowercase().is_in(list(_TRUE))
     flags = frame.select(is_true)
     # A set ends with the separator, so that the empty set is not null; empty parts go when it is split.
-    named = [pl.when(pl.col(name)).then(pl.lit(f"{name}{UNIT}")).otherwise(pl.lit("")) for name in flags.columns]
-    return flags.select(pl.concat_str(*named, pl.lit(UNIT))).to_series().rename("label")
+    names = [pl.when(pl.col(name)).then(pl.lit(f"{name}{UNIT}")).otherwise(pl.lit("")) for name in flags.columns]
+    return flags.select(pl.concat_str(*names, pl.lit(UNIT))).to_series().rename("label")
 
 
-def each(labels: pl.Series, change: Change) -> tuple[pl.Series, tuple[str, ...]]:
+def change_labels(labels: pl.Series, change: Change) -> tuple[pl.Series, tuple[str, ...]]:
     """Change the spelling of each label, of single ones and of those in sets.
 
     Args:

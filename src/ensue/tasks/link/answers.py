@@ -64,16 +64,12 @@ def closest_sentences(state: LinkState, text: str, columns: Sequence[int]) -> li
 
 
 def _choices(state: LinkState, columns: Sequence[int], scores: Floats, quotes: Sequence[str]) -> tuple[Link, ...]:
-    calibrated = state.probabilities(scores[list(columns)])
-    return tuple(
-        Link(
-            state.articles.ids[column],
-            float(scores[column]),
-            None if calibrated is None else float(calibrated[rank]),
-            quotes[rank],
-        )
-        for rank, column in enumerate(columns)
-    )
+    article_ids = state.articles.ids
+    ids = [article_ids[column] for column in columns]  # gather takes ten times as long for a few rows
+    chosen_scores = scores[list(columns)]
+    calibrated = state.probabilities(chosen_scores)
+    probabilities = [None] * len(columns) if calibrated is None else calibrated.tolist()
+    return tuple(map(Link, ids, chosen_scores.tolist(), probabilities, quotes))
 
 
 def _known_words(state: LinkState, texts: Sequence[str]) -> tuple[list[int], list[int]]:

@@ -1,4 +1,4 @@
-"""What a suggester was learned from and how it did, as ``settings.json`` keeps it and the card shows it."""
+"""Training data and held-out metrics of a suggester, as stored in ``settings.json`` and shown on the model card."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from ensue.learning.state import Count
 from ensue.learning.state import Metadata as SharedMetadata
 
 Weight = Annotated[float, Field(ge=-1e6, le=1e6)]
-"""Of a feature, whose values are below a few thousand."""
+"""Weight of a feature, whose values are below a few thousand."""
 Share = Annotated[float, Field(ge=0, le=1.001)]
 
 
 @dataclass(kw_only=True)
 class Metadata(SharedMetadata):
-    """What a suggester learned, and how it did on held-out sessions."""
+    """Training data of a suggester, and its metrics on held-out sessions."""
 
     sessions: Count
     """Learned so far."""
     queries: Count
-    """Of all sessions."""
+    """Number of queries of all sessions."""
     distinct: Count
     """Different ones at the fit."""
     tokens: Count
-    """That the network knows, but for the special ones."""
+    """Number of tokens that the network knows, without the special ones."""
     normalisation: Normalisation
-    """How typed queries are normalised."""
+    """Normalisation of typed queries."""
     notes: list[str]
-    """What who trains should know."""
+    """Messages for the person who trains."""
     validation_loss: float = 0.0
     """Mean cross-entropy a token on held-out sessions, in nats."""
     found_in_pool: float = 0.0
@@ -43,6 +43,6 @@ class Metadata(SharedMetadata):
     shortlist: Count = 0
     """Number of retrieved queries per answer that the network scores; 0: all. Chosen on held-out sessions."""
     word_cost: Weight | None = None
-    """What a word costs in the choice of what leads; ``None``: the likeliest leads."""
+    """Cost per word in the choice of the first suggestion; ``None``: the likeliest is first."""
     validation_bleu: dict[str, float] | None = None
     """BLEU of what leads on held-out sessions, the likeliest and the chosen."""

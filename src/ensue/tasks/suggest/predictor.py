@@ -39,7 +39,7 @@ from ensue.training.report import Report
 
 @dataclass
 class Fitted:
-    """What a folder holds of a suggester, but for the weights of the network.
+    """Contents of a suggester's folder, without the weights of the network.
 
     Attributes:
         floor: what may be shown.
@@ -206,7 +206,7 @@ class SuggestPredictor(SuggestState):
         return explain.explanations(self, require_records(records, History), k)
 
     def suggest(self, sessions: Histories, k: int = 10, counting: str | None = None) -> Suggestions:
-        """What :meth:`predict` gives, for sessions in columns whose values are normalised.
+        """Return the suggestions of :meth:`predict` for sessions in columns whose values are normalised.
 
         Args:
             sessions: what was typed so far.

@@ -41,7 +41,7 @@ MAX_SESSIONS = 50
 
 @dataclass(frozen=True, eq=False)
 class Floor:
-    """What has been typed by enough people; made by :meth:`of`.
+    """Queries and words typed by enough people; made by :meth:`of`.
 
     Attributes:
         min_users: how many are enough.
@@ -102,14 +102,14 @@ class Floor:
 
     @property
     def rule(self) -> str:
-        """What may be shown, in words."""
+        """The rule for what may be shown, in words."""
         stand_in = "" if self.counted == "users" else ("; sessions are counted, as the log has no users")
         pairs = "every two of its words typed in one query by that many" if self.min_users > 1 else "made of such words"
         return f"typed by at least {self.min_users} {self.counted}, or {pairs}{stand_in}"
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What to say of it, for cards and folders."""
+        """The threshold and its counts, for cards and folders."""
         return {
             "min_users": self.min_users,
             "counted": self.counted,
@@ -131,7 +131,7 @@ class Floor:
         return np.array(often, np.bool_) & ~looks_personal(table["plain"])
 
     def shows(self, texts: Iterable[str]) -> set[str]:
-        """Those of a few texts that may be shown and are spelled as queries are: models write capitals and odd marks.
+        """Return the texts that may be shown and are spelled as queries are: models write capitals and odd marks.
 
         Args:
             texts: any; that they be few is a matter of speed alone.

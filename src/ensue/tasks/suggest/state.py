@@ -42,7 +42,7 @@ class SuggestState(State[Network]):
 
     task = "suggest"
     settings: MTNSettings | TransformerSettings | Seq2SeqSettings | HLSTMSettings | None
-    """Those of the network; ``None`` of a model without one."""
+    """Settings of the network; ``None`` of a model without one."""
     shared: SuggestSettings
 
     def configure(self, model: str, settings: dict[str, object]) -> None:
@@ -57,7 +57,7 @@ class SuggestState(State[Network]):
             for field in fields(defaults_part)
         }
         self.chooses = model == "best" and not (network_options - {"refit"}) & settings.keys()
-        """Whether training may end without a network: under ``best``, unless a setting of the network is given."""
+        """True where training may end without a network: under ``best``, unless a setting of the network is given."""
         self.settings, self.schedule, self.shared = changed({**preset, **by_hand(settings)}, defaults, schedule, SHARED)
         require_fixed(self.schedule and replace(self.schedule, refit=False, min_steps=0), "suggest", "loss")
         self.floor = Floor(self.shared.min_users, "users", frozenset(), frozenset(), {}, {})
@@ -86,7 +86,7 @@ class SuggestState(State[Network]):
 
     @property
     def shares(self) -> Shares:
-        """What counting expects; made once for what was counted last."""
+        """Count-based probabilities; made once for the latest counts."""
         require_trained(self.model)
         assert self.retrieval is not None
         if self.expected is None or self.expected.retrieval is not self.retrieval:
@@ -95,7 +95,7 @@ class SuggestState(State[Network]):
 
     @property
     def similarity(self) -> Similarity:
-        """Compares texts with sessions; made once for what was counted last."""
+        """Compares texts with sessions; made once for the latest counts."""
         if self.compared is None or self.compared.shares is not self.shares:
             self.compared = Similarity(self.shares)
         return self.compared
@@ -117,7 +117,7 @@ class SuggestState(State[Network]):
         self.rules = None
 
     def counted_on(self, data: Queries, min_users: int, pair_users: int) -> SuggestState:
-        """The same tokens over the counts of another log, without a network: nothing of it is ever shown or kept."""
+        """Return a copy with the counts of another log, without a network: nothing of it is ever shown or stored."""
         other = copy(self)
         other.count(data, min_users, pair_users)
         # Copies share the tokens, but no counts and no network.
@@ -130,7 +130,7 @@ class SuggestState(State[Network]):
         return other
 
     def search_rules(self) -> Rules:
-        """What the search may write; made once."""
+        """Return the rules of the search; made once."""
         if self.rules is None:
             self.rules = Rules.of(self.floor, self.tokenizer)
         return self.rules
@@ -145,7 +145,7 @@ class SuggestState(State[Network]):
         return Sessions(recoded, self.learned_spelling(texts), self.shared.turns, self.shared.query_tokens)
 
     def learned_spelling(self, values: pl.Series) -> Spelled:
-        """What the network is taught of some queries: words below the floor are unknown to it, pieces of words too."""
+        """Return the tokens that the network trains on; words below the threshold are unknown to it."""
         return spell_out(self.tokenizer, values if self.tokenizer.kind == "words" else self.floor.common(values))
 
     def make_network(self) -> Network:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from ensue.tasks.suggest.ensembles.mixture import learn_mixture
+from ensue.tasks.suggest.ensembles.reranker import learn_mixture
 
 
 def test_parts_that_never_overlap_are_counted() -> None:

@@ -1,6 +1,6 @@
 """Ranking of suggestions: feature weights and the cost per word, fitted on held-out sessions.
 
-First a mixture of the network and the count-based models (:mod:`ensue.tasks.suggest.ensembles.mixture`), then a
+First a mixture of the network and the count-based models (:func:`learn_mixture`), then a
 conditional logit (:mod:`ensue.learning.ensemble`): the probability that a candidate is the true next query is the
 softmax, over its pool, of the weighted sum of its features. The prior on standardised features has mean 1 for the
 logarithm of the mixture and 0 for all others: where nothing can be learned, the mixture ranks. The strength of the
@@ -37,7 +37,6 @@ from ensue.tasks.suggest.candidates import (
 from ensue.tasks.suggest.catalogue import COUNTING, RERANKER
 from ensue.tasks.suggest.dataset import latest
 from ensue.tasks.suggest.ensembles.consensus import choose_cost
-from ensue.tasks.suggest.ensembles.mixture import learn_mixture
 from ensue.tasks.suggest.infer import consider, count, scored, shortlisted, values
 from ensue.tasks.suggest.metadata import Metadata
 from ensue.tasks.suggest.state import SuggestState
@@ -55,6 +54,10 @@ SHORTLISTS = (10, 20, 40)
 CENTER = np.array([float(name == MIXTURE) for name in ALL_FEATURES])
 """Mean of the prior, under which the mixture ranks."""
 CUTOFF = 10
+MIXTURE_STEPS = 100
+"""Steps of expectation maximisation."""
+MIXTURE_PRIOR = 1.0
+"""Targets that each part of the mixture is taken to have explained already."""
 
 
 class _HeldOut(NamedTuple):
@@ -70,7 +73,7 @@ class _Targets(NamedTuple):
     """Candidates of held-out targets."""
 
     candidates: Candidates
-    """Whose owners are the targets."""
+    """Their owners are the targets."""
     true: pl.Series
     folds: Index
     """(targets,) those of a fold are learned together."""
@@ -247,6 +250,27 @@ def _cut_pools(state: SuggestState, candidates: Candidates, answers: Index) -> C
             metadata.shortlist = size
             return candidates.select(is_scored)
     return candidates
+
+
+def learn_mixture(probabilities: Floats) -> Floats:
+    """Return the mixture weights under which the true queries are likeliest, (parts,); they sum to 1.
+
+    They are the maximum a posteriori by expectation maximisation (Jelinek & Mercer 1980), under a Dirichlet prior of
+    one target per part: with few held-out targets the parts count alike, and none is ever out of the mixture.
+
+    Args:
+        probabilities: (targets, parts) of each true query; a target that has no probability under any part is left out.
+    """
+    explained = probabilities[probabilities.sum(1) > 0]
+    # Start from equal weights, from which expectation maximisation cannot leave out a part.
+    weights: Floats = np.full(probabilities.shape[1], 1 / probabilities.shape[1])
+    for _ in range(MIXTURE_STEPS):
+        # Expectation: the part of each target that each model explains.
+        owed = explained * weights
+        owed /= owed.sum(1, keepdims=True)
+        # Maximisation under the Dirichlet prior: pseudo-counts are added to the sums.
+        weights = (owed.sum(0) + MIXTURE_PRIOR) / (len(explained) + MIXTURE_PRIOR * len(weights))
+    return weights
 
 
 def _answers(candidates: Candidates, true: pl.Series) -> Index:

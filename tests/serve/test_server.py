@@ -143,6 +143,6 @@ def test_the_command_says_it_in_one_line(monkeypatch: pytest.MonkeyPatch, fitted
 
 def test_the_service_imports_no_torch_by_itself() -> None:
     """A model of counts is served without it."""
-    program = "import sys, ensue.serve.server; print('torch' in sys.modules)"
+    program = "import sys, ensue.serve.server, ensue.serve.tasks.next_event; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"

@@ -16,6 +16,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -81,6 +82,9 @@ class Reranker:
             k: number of items.
         """
         counts = [Counter[str]() for _ in self.caps]
+        if not self.weight:  # the order of the candidates is that of their scores
+            in_order = (position for position, id in enumerate(ids.tolist()) if self._takes(id, counts))
+            return [*islice(in_order, k)]
         is_open = np.ones(len(ids), np.bool_)
         low, high = (scores.min(), scores.max()) if len(scores) else (0.0, 0.0)
         relevance = (1 - self.weight) * (scores - low) / max(high - low, 1e-12)
@@ -94,20 +98,24 @@ class Reranker:
                 # (candidates, values) of the column, were each candidate added to the chosen items
                 q = (1 - SMOOTHING) * (total + parts) / (len(chosen) + 1) + SMOOTHING * p
                 penalty = (p * np.log(p / q)).sum(1)
-            # Without a weight the order of the candidates is that of their scores.
-            gains = np.where(is_open, relevance - self.weight * penalty, -np.inf) if self.weight else is_open
-            best = int(gains.argmax())
+            best = int(np.where(is_open, relevance - self.weight * penalty, -np.inf).argmax())
             is_open[best] = False
-            values = [cells.get(int(ids[best]), []) for cells, _ in self.caps]
-            if any(count[v] >= cap for count, (_, cap), of in zip(counts, self.caps, values, strict=True) for v in of):
+            if not self._takes(int(ids[best]), counts):
                 continue
             chosen.append(best)
-            for count, of in zip(counts, values, strict=True):
-                count.update(of)
             if similarity is not None:
                 penalty = np.maximum(penalty, similarity[best])
             total = total + parts[best]
         return chosen
+
+    def _takes(self, id: int, counts: Sequence[Counter[str]]) -> bool:
+        """Return whether an item stays within the limits of its values, and count these if it does."""
+        values = [cells.get(id, ()) for cells, _ in self.caps]
+        if any(count[v] >= cap for count, (_, cap), of in zip(counts, self.caps, values, strict=True) for v in of):
+            return False
+        for count, of in zip(counts, values, strict=True):
+            count.update(of)
+        return True
 
     def _parts(self, ids: Index, session: Ids) -> tuple[Floats, Floats]:
         """Return (values,) fractions among the items of the session, and (candidates, values) those of each item."""

@@ -37,7 +37,7 @@ from ensue.tasks.suggest.models.words import Words
 from ensue.tasks.suggest.settings import HLSTMSettings, Seq2SeqSettings
 
 
-class Memory(NamedTuple):
+class RecurrentMemory(NamedTuple):
     """Encoded queries so far, one row per session.
 
     Attributes:
@@ -53,17 +53,17 @@ class Memory(NamedTuple):
     start: Tensor
 
 
-class State(NamedTuple):
+class RecurrentState(NamedTuple):
     """Decoder state: (rows, dim) state and cell."""
 
     state: Tensor
     cell: Tensor
 
-    def select(self, index: Tensor) -> State:
+    def select(self, index: Tensor) -> RecurrentState:
         """Rows picked, repeated or put in order."""
-        return State(self.state.index_select(0, index), self.cell.index_select(0, index))
+        return RecurrentState(self.state.index_select(0, index), self.cell.index_select(0, index))
 
-    def of_sources(self, index: Tensor, beams: int) -> State:
+    def of_sources(self, index: Tensor, beams: int) -> RecurrentState:
         """Return the state of some of the sources, each of which has ``beams`` rows side by side."""
         return self.select((index[:, None] * beams + torch.arange(beams, device=index.device)).flatten())
 
@@ -101,11 +101,13 @@ class RecurrentWriter(nn.Module):
         """(…) ids to (…, embedding)."""
         return cast(Tensor, self.drop(self.words(ids) * self.scale))
 
-    def states(self, memory: Memory, read: Tensor, past: State) -> tuple[Tensor, State, Tensor]:
+    def states(
+        self, memory: RecurrentMemory, read: Tensor, past: RecurrentState
+    ) -> tuple[Tensor, RecurrentState, Tensor]:
         """Return inputs of the output layer, (rows, length, dim), the state after them and attention weights."""
         looked = self.look(read)
         hidden, (state, cell) = self.lstm(looked, (past.state[None], past.cell[None]))
-        final = State(state[0], cell[0])
+        final = RecurrentState(state[0], cell[0])
         shares = hidden.new_zeros(*read.shape, 0)
         if self.score is None:
             return self.drop(self.joined(torch.cat([hidden, looked], dim=2))), final, shares
@@ -115,7 +117,7 @@ class RecurrentWriter(nn.Module):
         context = (shares @ memory.states).view(hidden.shape)
         return self.drop(self.joined(torch.cat([context, hidden], dim=2)).tanh()), final, shares.view(*read.shape, -1)
 
-    def loss(self, memory: Memory, read: Tensor, targets: Tensor) -> Tensor:
+    def loss(self, memory: RecurrentMemory, read: Tensor, targets: Tensor) -> Tensor:
         """The mean over all tokens of ``targets`` that are not padding, in nats."""
         is_token = targets != PADDING
         vectors = self.states(memory, read, self.start(memory))[0][is_token]
@@ -124,26 +126,26 @@ class RecurrentWriter(nn.Module):
             loss = loss + self.entropy * self.words.negative_entropy(vectors).sum() / max(1, len(vectors))
         return loss
 
-    def likelihood(self, memory: Memory, read: Tensor, targets: Tensor) -> Tensor:
+    def likelihood(self, memory: RecurrentMemory, read: Tensor, targets: Tensor) -> Tensor:
         """(rows, length) log-probability of each token of ``targets``; 0 at padding."""
         is_token = targets != PADDING
         rows = len(targets) // max(1, len(memory.start))
         start = self.start(memory)
         # Each source's state is repeated for its candidates, which are adjacent.
-        past = State(start.state.repeat_interleave(rows, 0), start.cell.repeat_interleave(rows, 0))
+        past = RecurrentState(start.state.repeat_interleave(rows, 0), start.cell.repeat_interleave(rows, 0))
         vectors = self.states(memory, read, past)[0]
         log_shares = self.words.log_likelihood(vectors[is_token], targets[is_token])
         return vectors.new_zeros(targets.shape).masked_scatter(is_token, log_shares)
 
-    def attention(self, memory: Memory, read: Tensor) -> Tensor:
+    def attention(self, memory: RecurrentMemory, read: Tensor) -> Tensor:
         """(rows, length, source) attention at each token; no source where it attends to nothing."""
         return self.states(memory, read, self.start(memory))[2]
 
-    def start(self, memory: Memory) -> State:
+    def start(self, memory: RecurrentMemory) -> RecurrentState:
         """Nothing is written yet."""
-        return State(memory.start[:, 0].contiguous(), memory.start[:, 1].contiguous())
+        return RecurrentState(memory.start[:, 0].contiguous(), memory.start[:, 1].contiguous())
 
-    def step(self, memory: Memory, state: State, tokens: Tensor) -> tuple[Tensor, State]:
+    def step(self, memory: RecurrentMemory, state: RecurrentState, tokens: Tensor) -> tuple[Tensor, RecurrentState]:
         """Read one token a row: (rows, ids) log-probabilities of the next, and the state after it."""
         vectors, state, _ = self.states(memory, tokens[:, None], state)
         return self.words.log_probabilities(vectors[:, 0]), state
@@ -164,14 +166,14 @@ class Seq2Seq(Network):
         self.writer = RecurrentWriter(settings, num_ids, attends=True)
         self.reader = BiLSTM(settings.embedding, settings.dim // 2)
 
-    def remember(self, batch: Batch, ends: Tensor) -> Memory:
+    def remember(self, batch: Batch, ends: Tensor) -> RecurrentMemory:
         """Return the states over the words of each end's query."""
         row, turn = ends.nonzero(as_tuple=True)
         words, mask = batch.words[row, turn], batch.mask[row, turn]
         states = self.reader(self.writer.look(words), mask)
         positions = turn[:, None] * words.shape[1] + torch.arange(words.shape[1], device=turn.device)
         start = self.writer.begin(last_states(states, batch.lengths[row, turn]))
-        return Memory(self.writer.drop(states), mask, positions, start)
+        return RecurrentMemory(self.writer.drop(states), mask, positions, start)
 
 
 class HLSTM(Network):
@@ -213,11 +215,11 @@ class HLSTM(Network):
         sizes = sizes * (read[:, 1:, None, None] != PADDING)
         return sizes / sizes.sum((2, 3), keepdim=True).clamp(min=torch.finfo(sizes.dtype).tiny)
 
-    def remember(self, batch: Batch, ends: Tensor) -> Memory:
+    def remember(self, batch: Batch, ends: Tensor) -> RecurrentMemory:
         """Return the state of each session after each end."""
         return self._sessions(batch, ends, self.writer.look(batch.words))
 
-    def _sessions(self, batch: Batch, ends: Tensor, vectors: Tensor) -> Memory:
+    def _sessions(self, batch: Batch, ends: Tensor, vectors: Tensor) -> RecurrentMemory:
         is_read = ends.flip(1).cumsum(1).flip(1) > 0
         row, turn = is_read.nonzero(as_tuple=True)
         mask, lengths = batch.mask[row, turn], batch.lengths[row, turn]
@@ -232,7 +234,7 @@ class HLSTM(Network):
         start = self.writer.begin(self.writer.drop(self.sessions(placed)[0][ends]))
         empty = start.new_zeros(len(start), 0, self.settings.dim)
         nothing = ends.new_zeros(len(start), 0)
-        return Memory(empty, nothing, nothing.long(), start)
+        return RecurrentMemory(empty, nothing, nothing.long(), start)
 
 
 def last_states(states: Tensor, lengths: Tensor) -> Tensor:

@@ -44,10 +44,12 @@ def list_metrics(lists: Index, targets: Index, predictor: NextPredictor) -> dict
     is_item = lists >= FIRST
     num_listed = np.bincount(lists[is_item], minlength=len(counts))[FIRST:]
     num_sessions = max(predictor.metadata.sequences, 1)
+    # Clipped at one session, as RecTools does for items without events.
     novelty = -np.log2((counts.clip(1, num_sessions) / num_sessions)[lists])
     # Equal counts share a rank by popularity; items without events have none, and no chance by popularity.
     distinct = np.unique(-counts[counts > 0])
     chance = np.where(counts > 0, (num_items - np.searchsorted(distinct, -counts)) / num_items, 0.0)
+    # Ranks in a list count from 1, so the first item has the fraction 1.
     gain = ((num_items - np.arange(k)) / num_items - chance[lists]).clip(min=0)
     # The i-th smallest of n numbers of lists has the weight 2 i - n - 1.
     weights = 2 * np.arange(1, num_items + 1) - num_items - 1

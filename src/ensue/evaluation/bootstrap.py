@@ -115,6 +115,7 @@ def bootstrap(
     random = np.random.default_rng(0)
     seeds: list[list[Index]] = [[] for _ in models]
     values: list[list[Floats]] = [[] for _ in models]
+    # Draws are made in blocks, since all of them at once would not fit into memory on large test data.
     block = max(1, _BLOCK // num_units)
     for start in range(0, num_resamples, block):
         times = np.empty((min(block, num_resamples - start), num_units))
@@ -326,6 +327,7 @@ def verdicts(names: Sequence[str], results: Sequence[BootstrapResult], metric: s
         results: of each model, on the same resampled data.
         metric: that they are compared by.
     """
+    # Every pair of rows once, the better one first.
     pairs = []
     for row, column in combinations(range(len(names)), 2):
         is_ahead = results[row].by_name()[metric] >= results[column].by_name()[metric]

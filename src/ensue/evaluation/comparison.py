@@ -219,14 +219,17 @@ def _compare(
     for predictors in entries:
         lines.append(examples.line(predictors[0].model_name, predictors))
         lines += [examples.line(name, seeds, name) for name, seeds in examples.variants(predictors)]
+    # The card describes the first model of ours; rankings of other programs come before it.
     first_run = lines[len(rankings)].runs[0]
     names = {line.name for line in lines}
+    # A baseline that is one of the compared models has its row already.
     baselines = [name for name in examples.baselines if name not in names]
     lines += [examples.line(name, examples.baseline_predictors, name) for name in baselines]
     results = examples.bootstrap(lines)
     task = entries[0][0].task
     all_baselines = {model.name for model in models(task) if model.counting}
     by_name = {line.name: result for line, result in zip(lines, results, strict=True)}
+    # A re-ranked list is not another model, so it takes no part in the verdict.
     tested = {name: result for name, result in by_name.items() if name not in examples.derived}
     return Result(
         task,

@@ -64,6 +64,7 @@ def reads_others(predictor: AnyPredictor, data: Recorded) -> str:
     if isinstance(data, Histories):
         data = data.keep(data.ids != UNKNOWN)  # an id that stands for no value cannot be predicted
     records, adjacent, unrelated = _sampled(data)
+    # The same records alone, next to the rows beside them, and among unrelated ones.
     single = [predictor.predict([record], _K, evidence=False)[0] for record in records]
     joined = [
         predictor.predict([record, *rows], _K, evidence=False)[0]
@@ -105,6 +106,7 @@ def _sampled(data: Recorded) -> tuple[list[object], list[list[object]], list[obj
     for number in numbers:
         row = rows[number]
         if isinstance(row, History):
+            # Longer prefixes of the same session contain its answer: a model that reads them gives itself away.
             half = max(len(row.values) // 2, 1)
             records.append(_prefix(row, half))
             longer = range(half + 1, min(half + _PREFIXES, len(row.values)) + 1)

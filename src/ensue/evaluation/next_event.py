@@ -207,6 +207,7 @@ class SessionTargets(Examples[NextPredictor, TargetRanks]):
             component: a baseline to use instead of the model.
             exclusion: items to exclude. [default: those of the protocol]
         """
+        # Unknown items get ids beyond the vocabulary, so that a session's own ones can be told apart.
         coded = self.data.encode(predictor.vocabulary, number_unknown=True)
         is_reranked = component == self._reranked(predictor)
         k = min(self.cutoffs)
@@ -221,6 +222,7 @@ class SessionTargets(Examples[NextPredictor, TargetRanks]):
             rank_unknown=self.unknown == "rank",
             best=best,
         )
+        # Whatever the predictor does not rank is a miss.
         ranks = np.full(len(self.data.ids), metrics.MISS)
         ranks[event] = rank
         lists = best.ids
@@ -232,6 +234,7 @@ class SessionTargets(Examples[NextPredictor, TargetRanks]):
             baselines = NewItemBaselines(predictor, self.data.encode(predictor.vocabulary), self._exclusion(predictor))
             by_baseline = baselines.ranks(ranks, max(self.cutoffs))
             new_item_ranks = {name: ranks[self.events] for name, ranks in by_baseline.items()}
+        # Targets outside the vocabulary, and those of sampled candidates of unknown items, have no list.
         listed = self.events[lists[self.events, 0] > 0]
         return TargetRanks(
             ranks[self.events], self.cutoffs, seconds, new_item_ranks,
@@ -250,6 +253,7 @@ class SessionTargets(Examples[NextPredictor, TargetRanks]):
         assert item_filter is not None
         assert item_filter.reranker is not None
         lists, ranks = np.zeros((len(coded.ids), k), np.int64), ranks.copy()
+        # The session of a target is what precedes it in its sequence.
         starts = coded.offsets[:-1][coded.sequence_index()]
         for event in self.events[best.ids[self.events, 0] > 0].tolist():
             ids = best.ids[event][best.ids[event] > 0]
@@ -274,6 +278,7 @@ class SessionTargets(Examples[NextPredictor, TargetRanks]):
         ranks = rankings.best_first().ranks(self.queries.gather(self.events), self.frame()["target"])
         rank = ranks.cast(pl.Float64).fill_null(metrics.MISS).to_numpy()
         if self.unknown == "miss":
+            # Our rows cannot rank what training lacked, so other programs may not either under this rule.
             rank = np.where(self._in_training()[self.events], rank, metrics.MISS)
         return TargetRanks(rank, self.cutoffs)
 
@@ -483,6 +488,7 @@ class SessionTargets(Examples[NextPredictor, TargetRanks]):
         is_unknown = ~is_known[self.events]
         num_unknown = int(is_unknown.sum())
         num_ranked = int(np.isfinite(run.rank[is_unknown]).sum())
+        # Number of known events before each event, so that a difference counts those of a range.
         num_known_before = np.concatenate([[0], np.cumsum(is_known)])
         starts = coded.offsets[:-1][self.sequences]
         after_none = ~is_unknown & (num_known_before[self.events] == num_known_before[starts])

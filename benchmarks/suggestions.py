@@ -38,7 +38,7 @@ import torch
 from ensue.data.queries import Queries, prefixes, read_queries
 from ensue.records import History
 from ensue.tasks.suggest import train
-from ensue.tasks.suggest.batch import END, FIRST, Batch, pad
+from ensue.tasks.suggest.batch import END, FIRST, QueryBatch, pad
 from ensue.tasks.suggest.catalogue import MODELS
 from ensue.tasks.suggest.decoding import beam_search
 from ensue.tasks.suggest.predictor import SuggestPredictor
@@ -192,7 +192,7 @@ def ours(model: str, queries: int) -> Callable[[], float]:
     network = kind(settings, NUM_IDS).eval()
     network.writer.words.bias.data[END] = -1e4
     ids = np.random.default_rng(0).integers(FIRST, NUM_IDS, (ROWS, queries, WIDTH))
-    batch: Batch = pad(ids.tolist())
+    batch: QueryBatch = pad(ids.tolist())
 
     def turn() -> float:
         start_time = time.perf_counter()

@@ -10,7 +10,7 @@ import polars as pl
 
 from ensue.store.checksums import FILE, digest, lines_of
 from ensue.store.pack import files_of, read_packed
-from ensue.tasks.next.predictor import Fitted
+from ensue.tasks.next.predictor import FittedNext
 
 
 def resum(folder: Path) -> Path:
@@ -24,7 +24,7 @@ def resum(folder: Path) -> Path:
 
 def put_vocabulary(folder: Path, values: Sequence[str]) -> None:
     """Give a folder of task ``next`` another vocabulary, which may hold a value twice."""
-    fitted = cast(Any, read_packed(Fitted, folder))
+    fitted = cast(Any, read_packed(FittedNext, folder))
     fitted.vocabulary = pl.Series(values, dtype=pl.String)
     for name, content in files_of(fitted).items():
         (folder / name).write_bytes(content if isinstance(content, bytes) else b"".join(content))

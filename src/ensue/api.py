@@ -33,7 +33,7 @@ import numpy.typing as npt
 
 from ensue.arguments import bool_or_auto, require_bool
 from ensue.data import inputs
-from ensue.data.inputs import Reading, TrainingReading, column_of
+from ensue.data.inputs import ReadingOptions, TrainingReading, column_of
 from ensue.data.schema import DataSchema
 from ensue.estimator import Auto, Estimator, Training
 from ensue.evaluation.comparison import evaluate
@@ -91,7 +91,7 @@ class NextEvent(Estimator["NextPredictor"]):
         """
         return self._fitted.similar(items, k)
 
-    def forget(self, data: object, values: Collection[str] = (), **reading: Unpack[Reading]) -> Forgotten:
+    def forget(self, data: object, values: Collection[str] = (), **reading: Unpack[ReadingOptions]) -> Forgotten:
         """Remove a person's data from the model, and return a report of what was removed and what remains.
 
         Args:
@@ -115,7 +115,7 @@ class NextEvent(Estimator["NextPredictor"]):
         exclude_seen: bool | Auto = "auto",
         rank_unknown: bool = False,
         explain: bool = False,
-        **reading: Unpack[Reading],
+        **reading: Unpack[ReadingOptions],
     ) -> Predictions[Answer]:
         """Return the ``k`` likeliest next ids of each session.
 
@@ -151,7 +151,7 @@ class NextEvent(Estimator["NextPredictor"]):
         )
         return Predictions(answers)
 
-    def explain(self, queries: object, k: int = 3, **reading: Unpack[Reading]) -> list[Explanation]:
+    def explain(self, queries: object, k: int = 3, **reading: Unpack[ReadingOptions]) -> list[Explanation]:
         """Return, for each session, the weights between its events and the score drops of a deletion test."""
         return self._fitted.explain(list(self._read(queries, self._schema, reading)[0].records()), k)
 
@@ -164,7 +164,7 @@ class NextEvent(Estimator["NextPredictor"]):
         unknown: str = "miss",
         diversify: str = "",
         max_per: Mapping[str, int] | None = None,
-        **reading: Unpack[Reading],
+        **reading: Unpack[ReadingOptions],
     ) -> Result:
         """Return HR, MRR and NDCG of the model and its baselines with 95 % intervals, and a verdict in one sentence.
 
@@ -211,7 +211,7 @@ class QuerySuggester(Estimator["SuggestPredictor"]):
         *,
         prefix: str | Sequence[str] = "",
         explain: bool = False,
-        **reading: Unpack[Reading],
+        **reading: Unpack[ReadingOptions],
     ) -> Predictions[Answer]:
         """Return the ``k`` likeliest next queries of each session.
 
@@ -229,11 +229,11 @@ class QuerySuggester(Estimator["SuggestPredictor"]):
         evidence = require_bool(explain, "explain")
         return Predictions(self._fitted.predict(sessions, k, evidence=evidence, prefix=prefix))
 
-    def explain(self, queries: object, k: int = 3, **reading: Unpack[Reading]) -> list[QueryExplanation]:
+    def explain(self, queries: object, k: int = 3, **reading: Unpack[ReadingOptions]) -> list[QueryExplanation]:
         """Return, for each session, the attention weights of its words for each word of the best suggestion."""
         return self._fitted.explain(inputs.sessions_from(queries, self._schema, reading), k)
 
-    def evaluate(self, data: object, *, protocol: str = "full", **reading: Unpack[Reading]) -> Result:
+    def evaluate(self, data: object, *, protocol: str = "full", **reading: Unpack[ReadingOptions]) -> Result:
         """Return the metrics of the model and its baselines; ``protocol`` is ``full`` or ``paper``."""
         return evaluate(self._fitted, self._read(data, self._schema, reading)[0], protocol=protocol)
 
@@ -290,7 +290,7 @@ class PostLinker(Estimator["LinkPredictor"]):
         """Return, for each post, the score drop of the best article without each word."""
         return self._fitted.explain(inputs.post_records(queries), k)
 
-    def evaluate(self, posts: object, articles: object = None, **reading: Unpack[Reading]) -> Result:
+    def evaluate(self, posts: object, articles: object = None, **reading: Unpack[ReadingOptions]) -> Result:
         """Return the metrics of the model and its baselines on posts that are linked to articles."""
         return evaluate(self._fitted, self._read((posts, articles), self._schema, reading)[0])
 
@@ -346,7 +346,7 @@ class TextClassifier(Estimator["ClassifyPredictor"]):
         """(labels,) the labels, sorted; texts if the model was loaded from a folder."""
         return np.unique(np.array([self._labels.get(label, label) for label in self._fitted.labels]))
 
-    def predict_proba(self, X: object, **reading: Unpack[Reading]) -> npt.NDArray[np.float64]:
+    def predict_proba(self, X: object, **reading: Unpack[ReadingOptions]) -> npt.NDArray[np.float64]:
         """Return (texts, labels) calibrated probabilities; columns as in ``classes_``.
 
         Raises:
@@ -358,7 +358,7 @@ class TextClassifier(Estimator["ClassifyPredictor"]):
         columns = [predictor.labels.index(str(label_text(label))) for label in self.classes_.tolist()]
         return np.take(scores, columns, axis=1).astype(np.float64)
 
-    def predict(self, X: object, **reading: Unpack[Reading]) -> npt.NDArray[np.generic]:
+    def predict(self, X: object, **reading: Unpack[ReadingOptions]) -> npt.NDArray[np.generic]:
         """Return (texts,) the likeliest label of each text; of texts with several, a (texts, labels) matrix of 0 and 1.
 
         Its columns are ``classes_``, as scikit-learn's multilabel classifiers return it.
@@ -378,11 +378,11 @@ class TextClassifier(Estimator["ClassifyPredictor"]):
             labels = [[int(label in entry) for label in classes] for entry in labels if isinstance(entry, tuple)]
         return inputs.accuracy(self.predict(X).tolist(), labels, sample_weight)
 
-    def explain(self, X: object, k: int = 3, **reading: Unpack[Reading]) -> list[TextExplanation]:
+    def explain(self, X: object, k: int = 3, **reading: Unpack[ReadingOptions]) -> list[TextExplanation]:
         """Return, for each text, the weights of its words and sentences, and a deletion test."""
         return self._fitted.explain(list(inputs.unlabelled_texts_from(X, self._schema, reading).records()), k)
 
-    def evaluate(self, X: object, y: object = None, **reading: Unpack[Reading]) -> Result:
+    def evaluate(self, X: object, y: object = None, **reading: Unpack[ReadingOptions]) -> Result:
         """Score the model next to its baselines: accuracy, macro F1 and calibration with 95 % intervals."""
         data = X if y is None else (X, inputs.labels_of(y))
         return evaluate(self._fitted, self._read(data, self._schema, reading)[0])

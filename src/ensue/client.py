@@ -118,7 +118,7 @@ class Request(Generic[Kind]):
     """True where it may be sent twice."""
 
 
-class Requests:
+class RequestSender:
     """Requests, retries and replies of both clients; the arguments are those of :class:`Client`."""
 
     library_class: ClassVar[str]
@@ -309,7 +309,7 @@ def _read(kind: type[Kind], decoded: object) -> Kind:
 _READERS: dict[type, TypeAdapter[Any]] = {}
 
 
-class Client(Requests):
+class Client(RequestSender):
     """Client of a service.
 
     Args:
@@ -451,7 +451,7 @@ class Client(Requests):
         return self.result(request, reply)
 
 
-class AsyncClient(Requests):
+class AsyncClient(RequestSender):
     """Asynchronous client of a service, with the arguments and methods of :class:`Client`.
 
     Example:

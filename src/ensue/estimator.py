@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, Generic, Literal, Self, TypeVar, Unp
 from ensue.arguments import bool_or_auto, optional_path, require_bool
 from ensue.callbacks import Callback, progress_bar
 from ensue.data import inputs
-from ensue.data.inputs import Reading, TrainingReading
+from ensue.data.inputs import ReadingOptions, TrainingReading
 from ensue.data.schema import NO_SCHEMA, DataSchema
 from ensue.errors import ModelFolderError, SettingError
 from ensue.predictor import AnyPredictor, make
@@ -179,7 +179,7 @@ class Estimator(Generic[P]):
         return "predictor_" in self.__dict__
 
     @staticmethod
-    def _read(data: object, schema: DataSchema, reading: Reading) -> tuple[Data, DataSchema]:
+    def _read(data: object, schema: DataSchema, reading: ReadingOptions) -> tuple[Data, DataSchema]:
         """Return data as the type of the task, and how it was read: a function of :mod:`ensue.data.inputs`."""
         raise NotImplementedError
 
@@ -187,7 +187,7 @@ class Estimator(Generic[P]):
         return self._read(data, schema, reading)
 
     @staticmethod
-    def _require_people(data: object, reading: Reading) -> None:
+    def _require_people(data: object, reading: ReadingOptions) -> None:
         """Refuse data whose sessions ``min_users`` would count as people although it has a column of users."""
 
     # Parameters, as scikit-learn has them

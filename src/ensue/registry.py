@@ -184,7 +184,7 @@ VARIABLE = "ENSUE_MODELS"
 """Environment variable of ``FILE.py:CLASS``, separated by commas; the processes that learn for a service inherit it."""
 
 
-class Row(NamedTuple):
+class ModelRow(NamedTuple):
     """A model in a catalogue."""
 
     source: Any
@@ -256,7 +256,7 @@ def find_class(name: str) -> type | None:
     return _ADDED.get(name)
 
 
-def find(task: str, name: str) -> Row | None:
+def find(task: str, name: str) -> ModelRow | None:
     """Return the model of this name of another author: added, listed in the environment, or of a package.
 
     Raises:
@@ -280,15 +280,15 @@ def offered_names(task: str) -> list[str]:
     return [point.name.partition(".")[2] for point in offered(task)]
 
 
-class Models(dict[str, Row]):
+class Models(dict[str, ModelRow]):
     """The catalogue of a task; a name that is not in it may be of a model of one's own."""
 
     def __init__(self, task: str, rows: Mapping[str, tuple[str, Any, Schedule | None]]) -> None:
         package = f"ensue.tasks.{task}."
-        super().__init__({name: Row(source and package + source, *row) for name, (source, *row) in rows.items()})
+        super().__init__({name: ModelRow(source and package + source, *row) for name, (source, *row) in rows.items()})
         self.task = task
 
-    def __missing__(self, name: str) -> Row:
+    def __missing__(self, name: str) -> ModelRow:
         if (row := find(self.task, name)) is None:
             raise KeyError(name)
         return row
@@ -324,11 +324,11 @@ def _class_in_file(path: Path, name: str) -> type:
     return model_class
 
 
-def _row(model: type) -> Row:
+def _row(model: type) -> ModelRow:
     settings, schedule = getattr(model, "SETTINGS", ...), getattr(model, "SCHEDULE", ...)
     if settings is ... or not (schedule is None or isinstance(schedule, Schedule)):
         raise SettingError(
             f"model {model.__name__!r}: give the class SETTINGS, a frozen dataclass of its defaults or None, and "
             "SCHEDULE, a Schedule or None"
         )
-    return Row(model, settings, schedule)
+    return ModelRow(model, settings, schedule)

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from ensue import SettingError
-from ensue.demo.cascades import Cascades, kronecker_graph, make_cascades, spread
+from ensue.demo.cascades import CascadeWorld, kronecker_graph, make_cascades, spread
 
 
 @pytest.fixture(scope="module")
-def world() -> Cascades:
+def world() -> CascadeWorld:
     return make_cascades()
 
 
@@ -63,7 +63,7 @@ def test_a_graph_has_no_loops_and_no_edge_twice() -> None:
     assert edges.max() < 32
 
 
-def test_a_world_has_three_parts_of_short_cascades(world: Cascades) -> None:
+def test_a_world_has_three_parts_of_short_cascades(world: CascadeWorld) -> None:
     assert [len(part) for part in (world.train, world.valid, world.test)] == [2400, 300, 300]
     assert world.train.vocabulary is world.valid.vocabulary is world.test.vocabulary
     assert len(world.train.vocabulary.values) == 64
@@ -80,7 +80,7 @@ def test_a_world_has_three_parts_of_short_cascades(world: Cascades) -> None:
     assert names == [f"c{index:05d}" for index in range(3000)]
 
 
-def test_every_true_parent_is_earlier_in_its_cascade_and_has_an_edge(world: Cascades) -> None:
+def test_every_true_parent_is_earlier_in_its_cascade_and_has_an_edge(world: CascadeWorld) -> None:
     test, parents = world.test, world.true_parents
     assert parents.shape == test.ids.shape
     assert np.array_equal(np.flatnonzero(parents == -1), test.offsets[:-1])
@@ -95,12 +95,12 @@ def test_every_true_parent_is_earlier_in_its_cascade_and_has_an_edge(world: Casc
     assert len(pairs) > 100
 
 
-def test_the_parent_is_often_not_the_event_before(world: Cascades) -> None:
+def test_the_parent_is_often_not_the_event_before(world: CascadeWorld) -> None:
     events = np.flatnonzero(world.true_parents >= 0)
     assert (world.true_parents[events] == events - 1).mean() < 0.5
 
 
-def as_bytes(world: Cascades) -> list[bytes]:
+def as_bytes(world: CascadeWorld) -> list[bytes]:
     columns = [
         column for part in (world.train, world.valid, world.test) for column in (part.ids, part.offsets, part.times)
     ]

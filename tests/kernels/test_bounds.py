@@ -22,11 +22,11 @@ from torch import Tensor, nn
 from ensue import kernels
 from ensue.nn import fused_cascades, incremental, recurrent, sampling, topk
 from ensue.nn.dropout import Drawn
-from ensue.nn.fused_window import Windows, window_products, window_sums
+from ensue.nn.fused_window import FusedWindows, window_products, window_sums
 from ensue.nn.item_head import ShortItems, suit_short_items
 from ensue.nn.normalisers import entmax
 from ensue.nn.pooling import word_graph
-from ensue.nn.transformer import EncoderLayer, Rows
+from ensue.nn.transformer import EncoderLayer, PackedRows
 from ensue.nn.word_graph import additive_scores
 from ensue.tasks.next.baselines.counting import log_mixture
 from ensue.tasks.next.baselines.session_knn import VSKNN
@@ -379,7 +379,7 @@ def banded(lengths: Tensor, times: Tensor, values: Tensor, scores: Tensor, grad:
 
 
 def windowed(words: Tensor, nodes: Tensor, mask: Tensor, **tables: Tensor) -> object:
-    windows = Windows(words, nodes, mask, 2, 1)
+    windows = FusedWindows(words, nodes, mask, 2, 1)
     rows = tables["nears"], tables["firsts"], tables["relays"]
     products = window_products(windows, tables["queries"].requires_grad_(), *rows)
     sums = window_sums(windows, products, *rows)
@@ -399,7 +399,7 @@ def stepped(items: Tensor, seen: Tensor, scores: Tensor, base: Tensor, outputs: 
 
 def encoded(items: Tensor, places: Tensor, mask: Tensor) -> object:
     encoder = incremental.PackedEncoder([EncoderLayer(4, 2, 3, 0.0)])
-    return encoder.encode(items, Rows(2, 2, places), mask) if encoder.suits(items) else None
+    return encoder.encode(items, PackedRows(2, 2, places), mask) if encoder.suits(items) else None
 
 
 def core(ids: Tensor, mask: Tensor, items: Tensor, by_distance: Tensor) -> object:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from ensue.nn.incremental import MAX_ITEMS, PackedEncoder
-from ensue.nn.transformer import EncoderLayer, Rows
+from ensue.nn.transformer import EncoderLayer, PackedRows
 from ensue.tasks.suggest.batch import FIRST, pad
 from ensue.tasks.suggest.models.mtn import MTN
 from ensue.tasks.suggest.settings import MTNSettings
@@ -32,8 +32,11 @@ def test_layers_are_those_of_torch(level: str, dim: int, heads: int, wide: int, 
     there = torch.arange(length) < torch.randint(1, length + 1, (count, 1), generator=draw)
     own = torch.eye(length, dtype=torch.bool)
     some = (torch.rand(count, length, length, generator=draw) < 0.5) | own
-    whole = Rows(count, length)
-    cases: list[tuple[Rows, Tensor]] = [(Rows.of(there), there[:, None]), (Rows.of(there), some & there[:, None])]
+    whole = PackedRows(count, length)
+    cases: list[tuple[PackedRows, Tensor]] = [
+        (PackedRows.of(there), there[:, None]),
+        (PackedRows.of(there), some & there[:, None]),
+    ]
     cases += [(whole, some), (whole, some[:1]), (whole, some.mT), (whole, torch.ones(1, 1, length, dtype=torch.bool))]
     for rows, mask in cases:
         seen = mask | own if len(mask) == count and rows is not whole and mask.shape[1] > 1 else mask

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from ensue.nn.fused_window import Windows, fits, window_products, window_sums
-from ensue.tasks.link.batches import Words
+from ensue.nn.fused_window import FusedWindows, fits, window_products, window_sums
+from ensue.tasks.link.batches import DistinctWords
 from ensue.tasks.link.models.star import AST
 from tests.kernels.paths import HERE, needs_kernels, using
 
@@ -22,14 +22,14 @@ def encoder(dim: int, heads: int, **settings: bool | int) -> AST:
     return made
 
 
-def texts(dim: int, lengths: tuple[int, ...], distinct: int = 11) -> Words:
+def texts(dim: int, lengths: tuple[int, ...], distinct: int = 11) -> DistinctWords:
     random = torch.Generator().manual_seed(len(lengths))
     mask = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
     places = torch.randint(distinct, mask.shape, generator=random).masked_fill(~mask, distinct - 1)
-    return Words(torch.randn(distinct, dim, generator=random), places, mask)
+    return DistinctWords(torch.randn(distinct, dim, generator=random), places, mask)
 
 
-def learned(made: AST, words: Words) -> list[Tensor]:
+def learned(made: AST, words: DistinctWords) -> list[Tensor]:
     """What it makes of the texts, and the gradients of a loss."""
     made.zero_grad()
     vectors = words.vectors.clone().requires_grad_()
@@ -66,8 +66,8 @@ def test_vectors_and_gradients_are_those_of_torch(
 def test_neither_threads_nor_other_texts_change_a_bit(level: str) -> None:
     made, words = encoder(60, 6, neighbours=2), texts(60, (400, 300, 2), 90)
     each = torch.randn(len(words.vectors), 180, generator=torch.Generator().manual_seed(0))
-    windows = Windows(words.places, words.places, words.mask, 6, 2)
-    alone = Windows(words.places[2:, :2], words.places[2:, :2], words.mask[2:, :2], 6, 2)
+    windows = FusedWindows(words.places, words.places, words.mask, 6, 2)
+    alone = FusedWindows(words.places[2:, :2], words.places[2:, :2], words.mask[2:, :2], 6, 2)
     with using(level):
         before, threads = learned(made, words), torch.get_num_threads()
         queries, nears, firsts = each.chunk(3, 1)
@@ -92,7 +92,7 @@ def test_what_stands_at_padding_and_in_holes_is_never_read(level: str) -> None:
     words = torch.tensor([[0, 1, 2, 1, 2], [2] * 5])
     rows = torch.randn(3, 4, generator=torch.Generator().manual_seed(0))
     spoiled = rows.index_fill(0, torch.tensor([2]), torch.nan)
-    windows = Windows(words, words, mask, 2, 1)
+    windows = FusedWindows(words, words, mask, 2, 1)
     found = []
     with using(level):
         for own in (rows, spoiled):
@@ -112,7 +112,7 @@ def test_what_stands_at_padding_and_in_holes_is_never_read(level: str) -> None:
 def test_no_text_and_no_place(level: str) -> None:
     for shape in ((0, 3), (2, 0)):
         places = torch.zeros(shape, dtype=torch.int64)
-        windows, rows = Windows(places, places, places.bool(), 1, 1), torch.zeros(1, 4)
+        windows, rows = FusedWindows(places, places, places.bool(), 1, 1), torch.zeros(1, 4)
         with using(level):
             products = window_products(windows, rows, rows, rows, None)
             assert products.shape == (*shape, 1, 4)

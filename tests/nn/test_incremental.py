@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from ensue.nn.autograd import DerivedCache
 from ensue.nn.incremental import IncrementalDecoder, Past
-from ensue.nn.transformer import DecoderLayer, Rows
+from ensue.nn.transformer import DecoderLayer, PackedRows
 
 DIM, HEADS, WIDE, LAYERS = 8, 2, 6, 2
 
@@ -30,7 +30,7 @@ def vectors(*shape: int, seed: int = 1) -> Tensor:
 
 def memory_of(layers: nn.ModuleList, mask: Tensor) -> Tensor:
     """(sources, layers, 2, heads, length, dim / heads)."""
-    source, rows = vectors(*mask.shape, seed=2)[mask], Rows.of(mask)
+    source, rows = vectors(*mask.shape, seed=2)[mask], PackedRows.of(mask)
     return torch.stack([layer.other.keys_values(source, rows) for layer in layers], 1).detach()  # type: ignore[operator, union-attr]
 
 
@@ -38,7 +38,7 @@ def all_at_once(layers: nn.ModuleList, items: Tensor, memory: Tensor, mask: Tens
     """(rows, length, dim) and the last layer's weights, mean over heads."""
     found, weights = items.flatten(0, 1), None
     for number, layer in enumerate(layers):
-        found, weights = layer(found, Rows(*items.shape[:2]), memory[:, number], mask, weigh=True)
+        found, weights = layer(found, PackedRows(*items.shape[:2]), memory[:, number], mask, weigh=True)
     assert weights is not None
     return found.view(items.shape), weights
 

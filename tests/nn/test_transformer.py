@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ensue.nn.attention import band
-from ensue.nn.transformer import Attention, DecoderLayer, EncoderLayer, Rows, sinusoids
+from ensue.nn.transformer import Attention, DecoderLayer, EncoderLayer, PackedRows, sinusoids
 
 DIM, HEADS, WIDE = 12, 3, 20
 
@@ -65,11 +65,11 @@ def test_the_encoder_layer_equals_torchs() -> None:
     )
     items = vectors(3, 5)
     expected = theirs(items, src_key_padding_mask=~mask)
-    found = layer(items[mask], Rows.of(mask), mask[:, None])
+    found = layer(items[mask], PackedRows.of(mask), mask[:, None])
     torch.testing.assert_close(found, expected[mask], rtol=0, atol=1e-12)
     causal = band(5, reach=None, own=True)
     expected = theirs(items, src_mask=~causal)
-    found = layer(items.flatten(0, 1), Rows(3, 5), causal[None])
+    found = layer(items.flatten(0, 1), PackedRows(3, 5), causal[None])
     torch.testing.assert_close(found.view(3, 5, DIM), expected, rtol=0, atol=1e-12)
 
 
@@ -81,19 +81,19 @@ def test_the_decoder_layer_equals_torchs() -> None:
     items, source = vectors(3, 4), vectors(3, 6, seed=2)
     causal = band(4, reach=None, own=True)
     expected = theirs(items, source, tgt_mask=~causal, memory_key_padding_mask=~mask)
-    memory = layer.other.keys_values(source[mask], Rows.of(mask))
+    memory = layer.other.keys_values(source[mask], PackedRows.of(mask))
     written = masks(4, 2, 3)
-    found, _ = layer(items[written], Rows.of(written), memory, mask)
+    found, _ = layer(items[written], PackedRows.of(written), memory, mask)
     torch.testing.assert_close(found, expected[written], rtol=0, atol=1e-12)
 
 
 def remembered(layer: DecoderLayer, mask: Tensor) -> Tensor:
-    return layer.other.keys_values(vectors(*mask.shape, seed=2)[mask], Rows.of(mask)).detach()
+    return layer.other.keys_values(vectors(*mask.shape, seed=2)[mask], PackedRows.of(mask)).detach()
 
 
 def run(layer: DecoderLayer, items: Tensor, *rest: Tensor | None, weigh: bool = False) -> tuple[Tensor, ...]:
     """Rows without padding."""
-    found, weights = layer(items.flatten(0, 1), Rows(*items.shape[:2]), *rest, weigh=weigh)
+    found, weights = layer(items.flatten(0, 1), PackedRows(*items.shape[:2]), *rest, weigh=weigh)
     return found.view(items.shape), weights
 
 
@@ -116,13 +116,13 @@ def test_weights_are_shares_and_asking_for_them_changes_nothing() -> None:
     torch.testing.assert_close(weights.sum(-1), torch.ones(3, 5, dtype=torch.float64))
     assert (weights.masked_select(~mask[:, None]) == 0).all()
     first, inner = encoder(), masks(5, 2, 4)
-    packed, rows = items[inner], Rows.of(inner)
+    packed, rows = items[inner], PackedRows.of(inner)
     expected = first(packed, rows, inner[:, None])
     torch.testing.assert_close(first.weigh(packed, rows, inner[:, None])[0], expected, rtol=0, atol=1e-12)
 
 
 def test_a_row_that_may_attend_to_nothing_is_finite_and_gets_zeros() -> None:
-    layer, mask, rows = decoder(), torch.tensor([[True, False], [False, False]]), Rows(2, 3)
+    layer, mask, rows = decoder(), torch.tensor([[True, False], [False, False]]), PackedRows(2, 3)
     memory, items = remembered(layer, mask).requires_grad_(), vectors(2, 3)
     asking = layer.other.queries(items.flatten(0, 1), rows, 2)
     mixed = layer.other.mix(asking, memory, mask[:, None, None], rows)
@@ -138,10 +138,10 @@ def test_a_row_that_may_attend_to_nothing_is_finite_and_gets_zeros() -> None:
 def test_padding_is_where_the_mask_says() -> None:
     mask = masks(2, 0, 3)
     items = vectors(5)
-    padded = Rows.of(mask).pad(items)
+    padded = PackedRows.of(mask).pad(items)
     assert torch.equal(padded[mask], items) and (padded[~mask] == 0).all()
-    assert torch.equal(Rows.of(mask).pack(padded), items)
-    assert torch.equal(Rows(1, 5).pack(Rows(1, 5).pad(items)), items)
+    assert torch.equal(PackedRows.of(mask).pack(padded), items)
+    assert torch.equal(PackedRows(1, 5).pack(PackedRows(1, 5).pad(items)), items)
 
 
 def test_gradients() -> None:
@@ -151,8 +151,8 @@ def test_gradients() -> None:
     items, source = (torch.randn(n, 4, generator=generator, dtype=torch.float64) for n in (3, 5))
 
     def made(items: Tensor, source: Tensor) -> Tensor:
-        memory = layer.other.keys_values(source, Rows.of(mask))
-        found: Tensor = layer(items, Rows.of(written), memory, mask)[0]
+        memory = layer.other.keys_values(source, PackedRows.of(mask))
+        found: Tensor = layer(items, PackedRows.of(written), memory, mask)[0]
         return found
 
     assert torch.autograd.gradcheck(made, [items.requires_grad_(), source.requires_grad_()])

@@ -14,8 +14,8 @@ from ensue.tasks.suggest.batch import BEGIN, END, UNKNOWN
 from ensue.tasks.suggest.models.mtn import MTN
 from ensue.tasks.suggest.models.recurrent import HLSTM, RecurrentWriter, Seq2Seq
 from ensue.tasks.suggest.models.transformers import Transformer
-from ensue.tasks.suggest.models.words import Words
-from ensue.tasks.suggest.models.writer import Writer
+from ensue.tasks.suggest.models.words import TokenTable
+from ensue.tasks.suggest.models.writer import QueryWriter
 
 Vectors = list[Tensor]
 
@@ -80,7 +80,7 @@ def decoder_layer(layer: DecoderLayer, vectors: Vectors, memory: Vectors) -> tup
     return made, weights
 
 
-def look(writer: Writer, ids: list[int]) -> Vectors:
+def look(writer: QueryWriter, ids: list[int]) -> Vectors:
     vectors = []
     for place, id in enumerate(ids):
         vector = writer.words.table.weight[id]
@@ -90,7 +90,7 @@ def look(writer: Writer, ids: list[int]) -> Vectors:
     return vectors
 
 
-def shares_of_words(words: Words, state: Tensor) -> Tensor:
+def shares_of_words(words: TokenTable, state: Tensor) -> Tensor:
     """(ids,) probabilities; padding has none."""
     if isinstance(words.narrow, nn.Linear):
         state = words.narrow.weight @ state
@@ -99,7 +99,7 @@ def shares_of_words(words: Words, state: Tensor) -> Tensor:
     return torch.stack([torch.zeros_like(scores[0]), *softmax(scores)])
 
 
-def written(writer: Writer, memory: Vectors, source: list[int], target: list[int]) -> list[Tensor]:
+def written(writer: QueryWriter, memory: Vectors, source: list[int], target: list[int]) -> list[Tensor]:
     """(ids,) probabilities at each token of the target and at its end."""
     vectors = look(writer, [BEGIN, *target])
     weights: list[Vectors] = []

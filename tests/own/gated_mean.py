@@ -7,7 +7,7 @@ from torch.nn import functional
 from ensue.nn.pooling import Pooled
 from ensue.schedule import Schedule
 from ensue.tasks.classify.model import Shape
-from ensue.tasks.classify.passages import Batch, Output
+from ensue.tasks.classify.passages import PooledOutput, TextBatch
 from ensue.tasks.classify.settings import TextSettings
 
 
@@ -24,7 +24,7 @@ class GatedMean(nn.Module):
         self.drop = nn.Dropout(settings.dropout)
         self.output = nn.Linear(shape.dim, shape.num_labels)
 
-    def forward(self, batch: Batch) -> Output:
+    def forward(self, batch: TextBatch) -> PooledOutput:
         """Scores (records, labels), and what was pooled on the way."""
         vectors = self.table.weight.new_zeros(len(batch.owners), self.table.embedding_dim)  # a text may have no word
         pooled = []
@@ -35,9 +35,9 @@ class GatedMean(nn.Module):
             vectors = vectors.index_add(0, block.rows, pooled[-1].vector)
         texts = vectors.new_zeros(batch.num_texts, vectors.shape[1])
         texts = texts.index_add(0, batch.owners, vectors * batch.shares[:, None])
-        return Output(self.output(texts), pooled, [])
+        return PooledOutput(self.output(texts), pooled, [])
 
-    def loss(self, batch: Batch) -> Tensor:
+    def loss(self, batch: TextBatch) -> Tensor:
         """The mean over the batch's texts, in nats."""
         return functional.cross_entropy(self(batch).scores, batch.targets)
 

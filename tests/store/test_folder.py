@@ -17,7 +17,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from ensue import History, ModelFolderError, predictor
-from ensue.demo.cascades import Cascades, make_cascades
+from ensue.demo.cascades import CascadeWorld, make_cascades
 from ensue.learning.state import module_of
 from ensue.store import folder as folder_module
 from ensue.store.folder import require_writable, write_file, write_folder
@@ -40,16 +40,16 @@ TAKEN = "{}: exists and is not a model folder; use another folder"
 
 
 @pytest.fixture(scope="module")
-def world() -> Cascades:
+def world() -> CascadeWorld:
     return make_cascades(num_users=16, num_cascades=60, seed=1)
 
 
 @pytest.fixture(scope="module")
-def trained(world: Cascades) -> NextPredictor:
+def trained(world: CascadeWorld) -> NextPredictor:
     return fitted(world, seed=0)
 
 
-def fitted(world: Cascades, seed: int, model: str = "hidan") -> NextPredictor:
+def fitted(world: CascadeWorld, seed: int, model: str = "hidan") -> NextPredictor:
     small: dict[str, Any] = {"dim": 8, "table_dim": 4, "epochs": 1} if model == "hidan" else {}
     predictor = NextPredictor(model, settings=small, seed=seed, device="cpu")
     for _ in predictor.fit(world.train, world.valid):
@@ -113,7 +113,7 @@ def test_nothing_in_it_is_pickled_or_packed(folder: Path) -> None:
             json.loads(data[8 : 8 + size])
 
 
-def test_the_loaded_model_answers_as_the_saved_one(trained: NextPredictor, folder: Path, world: Cascades) -> None:
+def test_the_loaded_model_answers_as_the_saved_one(trained: NextPredictor, folder: Path, world: CascadeWorld) -> None:
     records = list(world.test.records())
     assert NextPredictor.load(folder).predict(records) == trained.predict(records)
     assert NextPredictor.load(folder).summary() == trained.summary()
@@ -124,7 +124,7 @@ def test_saving_what_was_loaded_gives_the_same_bytes(folder: Path) -> None:
     assert contents(folder.with_name("again")) == contents(folder)
 
 
-def test_a_model_takes_the_place_of_an_older_one_whole(folder: Path, world: Cascades) -> None:
+def test_a_model_takes_the_place_of_an_older_one_whole(folder: Path, world: CascadeWorld) -> None:
     counted = fitted(world, seed=0, model="markov")
     counted.save(folder)
     assert set(names(folder)) == FILES - {"optimizer.safetensors", "model.safetensors"}
@@ -168,7 +168,7 @@ def test_where_two_folders_cannot_be_swapped_two_renames_do(
     assert names(folder.parent) == ["m"]
 
 
-def test_a_reader_never_sees_half_a_folder_or_two_halves(world: Cascades, tmp_path: Path) -> None:
+def test_a_reader_never_sees_half_a_folder_or_two_halves(world: CascadeWorld, tmp_path: Path) -> None:
     models = {seed: fitted(world, seed) for seed in (0, 1)}
     expected = {seed: dict(module_of(model.network).state_dict()) for seed, model in models.items()}
     folder, over, problems, seen = tmp_path / "m", threading.Event(), list[str](), set[int]()
@@ -443,7 +443,7 @@ def test_tensors_of_something_else(folder: Path, name: str) -> None:
 @pytest.mark.parametrize("model", ["hidan", "popularity", "markov", "rules", "cooccurrence", "vsknn"])
 @pytest.mark.parametrize("fault", ["shorter", "longer", "double", "empty"])
 def test_a_vocabulary_of_the_wrong_length(
-    trained: NextPredictor, world: Cascades, tmp_path: Path, model: str, fault: str
+    trained: NextPredictor, world: CascadeWorld, tmp_path: Path, model: str, fault: str
 ) -> None:
     folder = tmp_path / "m"
     (trained if model == "hidan" else fitted(world, 0, model)).save(folder)

@@ -27,7 +27,7 @@ from torch import Tensor, distributed, nn
 
 from ensue import EnsueError, ModelFolderError, SettingError
 from ensue.data.histories import Histories
-from ensue.demo.cascades import Cascades, make_cascades
+from ensue.demo.cascades import CascadeWorld, make_cascades
 from ensue.learning.state import module_of
 from ensue.schedule import Schedule
 from ensue.store.pack import tensor_bytes
@@ -84,7 +84,7 @@ class Failing:
 
 
 @pytest.fixture(scope="module")
-def world() -> Cascades:
+def world() -> CascadeWorld:
     return make_cascades(num_users=16, num_cascades=60, seed=1)
 
 
@@ -106,7 +106,9 @@ def collect(reports: Generator[Report, None, Trained], seen: list[Report]) -> tu
         return seen, trained.best_epoch
 
 
-def run(world: Cascades, schedule: Schedule = SCHEDULE, *, batches: int = -1, seed: int = 5, **options: Any) -> Outcome:
+def run(
+    world: CascadeWorld, schedule: Schedule = SCHEDULE, *, batches: int = -1, seed: int = 5, **options: Any
+) -> Outcome:
     """Train a small HiDAN; with ``batches``, fail at the batch after so many."""
     torch.manual_seed(seed)
     model = HiDAN(SMALL, len(world.train.vocabulary))
@@ -143,12 +145,12 @@ def assert_same(found: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
 
 
 @pytest.fixture(scope="module")
-def whole(world: Cascades) -> Outcome:
+def whole(world: CascadeWorld) -> Outcome:
     """The run that nobody interrupts."""
     return run(world)
 
 
-def test_the_same_seed_gives_the_same_bytes_and_another_seed_does_not(world: Cascades, whole: Outcome) -> None:
+def test_the_same_seed_gives_the_same_bytes_and_another_seed_does_not(world: CascadeWorld, whole: Outcome) -> None:
     again = run(world)
     assert tensor_bytes(again.weights) == tensor_bytes(whole.weights)
     assert tensor_bytes(again.moments) == tensor_bytes(whole.moments)
@@ -156,7 +158,7 @@ def test_the_same_seed_gives_the_same_bytes_and_another_seed_does_not(world: Cas
     assert not torch.equal(run(world, seed=6).weights["users.weight"], whole.weights["users.weight"])
 
 
-def test_what_happened_before_does_not_change_the_bytes(world: Cascades, whole: Outcome) -> None:
+def test_what_happened_before_does_not_change_the_bytes(world: CascadeWorld, whole: Outcome) -> None:
     model = HiDAN(SMALL, len(world.train.vocabulary))
     torch.manual_seed(5)
     model = HiDAN(SMALL, len(world.train.vocabulary))
@@ -182,7 +184,7 @@ def test_a_report_a_step_and_one_at_the_end_of_an_epoch(whole: Outcome) -> None:
 
 @pytest.mark.parametrize("batches", range(13))
 def test_a_run_that_failed_within_an_epoch_goes_on_bit_for_bit(
-    world: Cascades, whole: Outcome, tmp_path: Path, batches: int
+    world: CascadeWorld, whole: Outcome, tmp_path: Path, batches: int
 ) -> None:
     checkpoint, seen = tmp_path / "checkpoint", list[Report]()
     with pytest.raises(InterruptionError):  # after 12, all 4 epochs of 3 steps, the first batch is looked at again
@@ -195,7 +197,7 @@ def test_a_run_that_failed_within_an_epoch_goes_on_bit_for_bit(
     assert resumed.epochs == whole.epochs
 
 
-def test_a_run_killed_many_times_goes_on_bit_for_bit(world: Cascades, whole: Outcome, tmp_path: Path) -> None:
+def test_a_run_killed_many_times_goes_on_bit_for_bit(world: CascadeWorld, whole: Outcome, tmp_path: Path) -> None:
     checkpoint, seen = tmp_path / "checkpoint", list[Report]()
     for batches in (2, 1, 3, 1, 4):
         with pytest.raises(InterruptionError):
@@ -207,7 +209,7 @@ def test_a_run_killed_many_times_goes_on_bit_for_bit(world: Cascades, whole: Out
 
 
 @pytest.mark.parametrize("batches", [3 * 2, 3 * 2 + 1, 3 * 3 + 1])
-def test_resume_remembers_which_epoch_was_best(world: Cascades, tmp_path: Path, batches: int) -> None:
+def test_resume_remembers_which_epoch_was_best(world: CascadeWorld, tmp_path: Path, batches: int) -> None:
     # Best in epoch 2, three checks waited: epoch 5 is the last. The interruption lies before, in or after epoch 3.
     waiting, figures = replace(SCHEDULE, epochs=8, patience=3), [3.0, 2.0, 2.5, 2.6, 2.4]
     whole = run(world, waiting, figures=figures)
@@ -220,13 +222,13 @@ def test_resume_remembers_which_epoch_was_best(world: Cascades, tmp_path: Path, 
     assert_same(resumed.moments, whole.moments)
 
 
-def test_without_a_checkpoint_resume_starts_anew(world: Cascades, whole: Outcome, tmp_path: Path) -> None:
+def test_without_a_checkpoint_resume_starts_anew(world: CascadeWorld, whole: Outcome, tmp_path: Path) -> None:
     found = run(world, checkpoint=tmp_path / "none", resume=True)
     assert found.reports == whole.reports
     assert_same(found.weights, whole.weights)
 
 
-def test_without_resume_a_checkpoint_is_not_read(world: Cascades, whole: Outcome, tmp_path: Path) -> None:
+def test_without_resume_a_checkpoint_is_not_read(world: CascadeWorld, whole: Outcome, tmp_path: Path) -> None:
     (tmp_path / "c").write_bytes(b"rubbish")
     assert run(world, checkpoint=tmp_path / "c").reports == whole.reports
 
@@ -238,7 +240,7 @@ def test_a_table_can_grow_in_place_after_a_checkpoint(tmp_path: Path) -> None:
     assert torch.equal(load_file(tmp_path / "c")["model.weight"], model.weight[:3])
 
 
-def test_a_checkpoint_of_another_run_is_refused(world: Cascades, tmp_path: Path) -> None:
+def test_a_checkpoint_of_another_run_is_refused(world: CascadeWorld, tmp_path: Path) -> None:
     checkpoint = tmp_path / "checkpoint"
     with pytest.raises(InterruptionError):
         run(world, batches=2, checkpoint=checkpoint, fingerprint="one")
@@ -263,7 +265,7 @@ def cut(path: Path) -> None:
 @pytest.mark.parametrize(
     "damage", [cut, Path.unlink, lambda path: path.write_bytes(b""), lambda path: path.write_bytes(b"\xff" * 99)]
 )
-def test_a_damaged_checkpoint_is_refused(world: Cascades, tmp_path: Path, damage: Any) -> None:
+def test_a_damaged_checkpoint_is_refused(world: CascadeWorld, tmp_path: Path, damage: Any) -> None:
     checkpoint = tmp_path / "checkpoint"
     with pytest.raises(InterruptionError):
         run(world, batches=2, checkpoint=checkpoint)
@@ -278,14 +280,14 @@ def test_a_damaged_checkpoint_is_refused(world: Cascades, tmp_path: Path, damage
     assert "\n" not in str(caught.value)
 
 
-def test_tensors_that_are_no_checkpoint_are_refused(world: Cascades, tmp_path: Path) -> None:
+def test_tensors_that_are_no_checkpoint_are_refused(world: CascadeWorld, tmp_path: Path) -> None:
     foreign(tmp_path / "c")
     with pytest.raises(EnsueError) as caught:
         run(world, checkpoint=tmp_path / "c", resume=True)
     assert str(caught.value) == OTHER_RUN.format(tmp_path / "c")
 
 
-def test_a_checkpoint_that_cannot_be_written_says_so(world: Cascades, tmp_path: Path) -> None:
+def test_a_checkpoint_that_cannot_be_written_says_so(world: CascadeWorld, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(ModelFolderError, match="cannot be written"):
         run(world, checkpoint=tmp_path / "file" / "c")
@@ -450,7 +452,7 @@ def test_a_validation_loss_that_is_no_number_stops_too() -> None:
         play(Scripted([1.0, float("nan"), 1.0]), plain())
 
 
-def test_a_real_model_that_diverges_says_so(world: Cascades) -> None:
+def test_a_real_model_that_diverges_says_so(world: CascadeWorld) -> None:
     predictor = NextPredictor("hidan", settings={"learning_rate": 1e30, "epochs": 5, "batch_size": 16}, device="cpu")
     with pytest.raises(SettingError, match=r"^the loss became (nan|inf) in epoch \d; try a smaller learning_rate$"):
         list(predictor.fit(world.train))
@@ -501,7 +503,7 @@ def test_a_batch_that_memory_does_not_suffice_for_is_said() -> None:
         collect(reports, [])
 
 
-def test_the_mean_loss_weighs_targets_not_batches(world: Cascades) -> None:
+def test_the_mean_loss_weighs_targets_not_batches(world: CascadeWorld) -> None:
     torch.manual_seed(0)
     model = HiDAN(SMALL, len(world.valid.vocabulary)).train()
     source = Windows(world.valid, model.reach)
@@ -581,13 +583,13 @@ def state(predictor: NextPredictor, folder: Path) -> dict[str, bytes]:
 
 
 @pytest.fixture(scope="module")
-def two_stages(world: Cascades, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, bytes], list[Report]]:
+def two_stages(world: CascadeWorld, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, bytes], list[Report]]:
     predictor, reports = predictor_run(world.train)
     return state(predictor, tmp_path_factory.mktemp("whole") / "m"), reports
 
 
 def test_refit_learns_everything_for_as_many_epochs_as_were_best(
-    world: Cascades, two_stages: tuple[dict[str, bytes], list[Report]]
+    world: CascadeWorld, two_stages: tuple[dict[str, bytes], list[Report]]
 ) -> None:
     files, reports = two_stages
     first = [report for report in reports if report.stage == "fit"]
@@ -608,7 +610,7 @@ def test_refit_learns_everything_for_as_many_epochs_as_were_best(
     assert tensor_bytes(module_of(alone.network).state_dict()) == files["model.safetensors"]
 
 
-def test_without_refit_there_is_one_stage(world: Cascades) -> None:
+def test_without_refit_there_is_one_stage(world: CascadeWorld) -> None:
     _, reports = predictor_run(world.train, settings={**SETTINGS, "refit": False})
     assert {report.stage for report in reports} == {"fit"}
     _, reports = predictor_run(world.train, valid=world.valid, settings={**SETTINGS, "refit": False})
@@ -618,7 +620,7 @@ def test_without_refit_there_is_one_stage(world: Cascades) -> None:
 @pytest.mark.usefixtures("every_step")
 @pytest.mark.parametrize("place", [0.1, 0.3, 0.5, 0.7, 0.85, 0.95, "seam"])
 def test_resume_is_exact_in_either_stage(
-    world: Cascades, tmp_path: Path, two_stages: tuple[dict[str, bytes], list[Report]], place: float | str
+    world: CascadeWorld, tmp_path: Path, two_stages: tuple[dict[str, bytes], list[Report]], place: float | str
 ) -> None:
     files, reports = two_stages
     seam = sum(report.stage == "fit" for report in reports)
@@ -631,7 +633,7 @@ def test_resume_is_exact_in_either_stage(
 
 
 @pytest.mark.usefixtures("every_step")
-def test_a_predictor_refuses_the_checkpoint_of_another_run(world: Cascades, tmp_path: Path) -> None:
+def test_a_predictor_refuses_the_checkpoint_of_another_run(world: CascadeWorld, tmp_path: Path) -> None:
     checkpoint = tmp_path / "checkpoint"
     predictor_run(world.train, stop_after=4, checkpoint=checkpoint)
     others: list[tuple[Histories, dict[str, Any]]] = [
@@ -702,7 +704,7 @@ LONG, SHORT = ["--set=epochs=60", "--set=patience=60"], ["--set=epochs=4"]
 
 
 @pytest.fixture(scope="module")
-def log(world: Cascades, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def log(world: CascadeWorld, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The training cascades as a file."""
     path = tmp_path_factory.mktemp("log") / "train.jsonl"
     path.write_text("".join(f"{record.to_json()}\n" for record in world.train.records()))

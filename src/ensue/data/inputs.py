@@ -43,7 +43,7 @@ _READING_ADVICE: dict[type, str] = {
 }
 
 
-class Reading(TypedDict, total=False):
+class ReadingOptions(TypedDict, total=False):
     """Options of reading files and frames, as at the command line.
 
     A fitted estimator remembers how its training data was read, and reads later data alike.
@@ -65,8 +65,8 @@ class Reading(TypedDict, total=False):
     """Policy for rows whose id is missing: ``drop`` or ``keep``."""
 
 
-class TrainingReading(Reading, total=False):
-    """Options of reading training data: :class:`Reading`, and a table of items. ``NextEvent`` only."""
+class TrainingReading(ReadingOptions, total=False):
+    """Options of reading training data: :class:`ReadingOptions`, and a table of items. ``NextEvent`` only."""
 
     items: object
     """A table with one row per item, a path or a frame: titles, categories, words, numbers and dates."""
@@ -75,7 +75,7 @@ class TrainingReading(Reading, total=False):
     where the names and values do not say so."""
 
 
-def histories_from(data: object, schema: DataSchema, reading: Reading) -> tuple[Histories, DataSchema]:
+def histories_from(data: object, schema: DataSchema, reading: ReadingOptions) -> tuple[Histories, DataSchema]:
     """Return histories of a path, a frame, or lists of ids, and how they were read.
 
     Args:
@@ -88,7 +88,7 @@ def histories_from(data: object, schema: DataSchema, reading: Reading) -> tuple[
     """
     if isinstance(data, Histories):
         return data, schema
-    reading = Reading(**reading)
+    reading = ReadingOptions(**reading)
     # Event types are no option of the other readers: they go to the reader of logs alone.
     opened = from_file(data, schema, reading, partial(read, sort=schema.sort, events=reading.pop("events", ())))
     return (Histories.of(history_records(data)), schema) if opened is None else opened
@@ -144,7 +144,7 @@ def read_item_table(data: object, columns: Mapping[str, str] | None, known: Item
     return items
 
 
-def require_people(data: object, reading: Reading) -> None:
+def require_people(data: object, reading: ReadingOptions) -> None:
     """Refuse a path or a frame of sessions in which a column of users is not read; of lists nothing is known.
 
     Raises:
@@ -157,7 +157,7 @@ def require_people(data: object, reading: Reading) -> None:
         telling.require_people_in("data", frame.columns, columns)
 
 
-def queries_from(data: object, schema: DataSchema, reading: Reading) -> tuple[Queries, DataSchema]:
+def queries_from(data: object, schema: DataSchema, reading: ReadingOptions) -> tuple[Queries, DataSchema]:
     """Return sessions of queries of a path, a frame, or lists of queries; as :func:`histories_from`."""
     if isinstance(data, Queries):
         return data, schema
@@ -171,14 +171,14 @@ def queries_from(data: object, schema: DataSchema, reading: Reading) -> tuple[Qu
     return opened
 
 
-def sessions_from(data: object, schema: DataSchema, reading: Reading) -> list[History]:
+def sessions_from(data: object, schema: DataSchema, reading: ReadingOptions) -> list[History]:
     """Return sessions that are asked about, one record each, also those of a single query."""
     rules = QueryRules(min_queries=0, repeats=True)
     opened = from_file(data, schema, reading, partial(read_queries, rules=rules))
     return history_records(data) if opened is None else list(opened[0].records())
 
 
-def texts_from(data: object, schema: DataSchema, reading: Reading) -> tuple[Texts, DataSchema]:
+def texts_from(data: object, schema: DataSchema, reading: ReadingOptions) -> tuple[Texts, DataSchema]:
     """Return labelled texts of a path, a frame, or a pair (texts, labels); as :func:`histories_from`."""
     if isinstance(data, tuple) and len(data) == 2 and isinstance(data[1], list):
         rows = texts_of(data[0])
@@ -199,7 +199,7 @@ def texts_from(data: object, schema: DataSchema, reading: Reading) -> tuple[Text
     return opened
 
 
-def unlabelled_texts_from(data: object, schema: DataSchema, reading: Reading) -> Texts:
+def unlabelled_texts_from(data: object, schema: DataSchema, reading: ReadingOptions) -> Texts:
     """Return texts that are asked about: every row of a path or a frame, or a list of texts."""
     if isinstance(data, Texts):
         return data
@@ -212,7 +212,7 @@ def unlabelled_texts_from(data: object, schema: DataSchema, reading: Reading) ->
     return Texts.of(Text(row) for row in texts_of(data))
 
 
-def corpus_from(data: object, schema: DataSchema, reading: Reading) -> tuple[Corpus, DataSchema]:
+def corpus_from(data: object, schema: DataSchema, reading: ReadingOptions) -> tuple[Corpus, DataSchema]:
     """Return posts and articles of a folder or of a pair (posts, articles); as :func:`histories_from`."""
     posts, articles = data if isinstance(data, tuple) and len(data) == 2 else (data, None)
     if isinstance(posts, Corpus):
@@ -229,7 +229,7 @@ def corpus_from(data: object, schema: DataSchema, reading: Reading) -> tuple[Cor
 
 
 def from_file(
-    data: object, schema: DataSchema, reading: Reading, read: Callable[..., tuple[T, ReadReport]]
+    data: object, schema: DataSchema, reading: ReadingOptions, read: Callable[..., tuple[T, ReadReport]]
 ) -> tuple[T, DataSchema] | None:
     """Return the data of a path or a frame, and how it was read; ``None`` for other data."""
     options = reader_options(schema, reading)
@@ -258,14 +258,14 @@ def readable(path: str | PathLike[str]) -> Iterator[None]:
         raise DataError(f"{quoted(str(path), 60)}: cannot be read ({error.strerror}: {error.filename})") from error
 
 
-def reader_options(schema: DataSchema, reading: Reading) -> dict[str, object]:
+def reader_options(schema: DataSchema, reading: ReadingOptions) -> dict[str, object]:
     """Return the keywords of a reader."""
-    unknown = set(reading) - set(Reading.__annotations__)
+    unknown = set(reading) - set(ReadingOptions.__annotations__)
     if unknown:
         name = min(unknown)
-        hint = near(name, Reading.__annotations__)
+        hint = near(name, ReadingOptions.__annotations__)
         raise SettingError(
-            f"{name!r} is not an option of reading; {hint}choose from {', '.join(Reading.__annotations__)}"
+            f"{name!r} is not an option of reading; {hint}choose from {', '.join(ReadingOptions.__annotations__)}"
         )
     if "events" in reading:
         raise SettingError("events: only the logs of NextEvent have event types; remove it")
@@ -278,7 +278,11 @@ def reader_options(schema: DataSchema, reading: Reading) -> dict[str, object]:
 
 
 def remembered_schema(
-    schema: DataSchema, reading: Reading, columns: Mapping[str, str], day_first: bool | None = None, events: str = ""
+    schema: DataSchema,
+    reading: ReadingOptions,
+    columns: Mapping[str, str],
+    day_first: bool | None = None,
+    events: str = "",
 ) -> DataSchema:
     """Return how later data of the model is read: as stated, as found, or like the training data."""
     names = ("encoding", "sheet", "time_unit", "missing")

@@ -37,7 +37,7 @@ _CATEGORY_WORDS = 2.0
 """A column of texts is one of categories where its distinct values are at most this share of all, or short."""
 
 
-class _Columns:
+class _ItemColumns:
     """The roles and types of the columns of an item table.
 
     Args:
@@ -113,7 +113,7 @@ def read_items(
         SettingError: a type that does not exist.
     """
     path = Path(path)
-    chosen = _Columns(path, columns or {}, like)
+    chosen = _ItemColumns(path, columns or {}, like)
     with answering(path):
         table = read_table(ReadOptions(**opening).open(path), chosen.find).filled(path, "item")
     ids = IdColumns({ITEM: "item"}, "item", opening.get("missing", DROP))

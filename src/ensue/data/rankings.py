@@ -194,7 +194,7 @@ def _num_reversed(query: pl.Series, rank: pl.Series, score: pl.Series) -> int:
     return int(lists["is_reversed"].sum())
 
 
-class _Line(NamedTuple):
+class _RankingLine(NamedTuple):
     """One line of JSON: a query and its list; of an answer of ours, the number of events it was made from."""
 
     query: str
@@ -205,7 +205,7 @@ class _Line(NamedTuple):
 
 def _read_json_lines(content: Content) -> tuple[pl.DataFrame, str]:
     """Return the lists in the order of the file, and a message about the first list whose scores rise."""
-    parsed = list[_Line]()
+    parsed = list[_RankingLine]()
     rising = ""
     for number, text in content.filled():
         location = f"{content.path}, line {number}"
@@ -222,7 +222,7 @@ def _read_json_lines(content: Content) -> tuple[pl.DataFrame, str]:
     return _ranked(frame), rising
 
 
-def _rising_message(location: str, line: _Line) -> str:
+def _rising_message(location: str, line: _RankingLine) -> str:
     """Return why the order of a list contradicts its scores; empty where the scores fall or there are none."""
     pairs = zip(line.scores, line.scores[1:], strict=False)
     for index, (score, following) in enumerate(pairs):
@@ -235,7 +235,7 @@ def _rising_message(location: str, line: _Line) -> str:
     return ""
 
 
-def _parse(location: str, text: str) -> _Line:
+def _parse(location: str, text: str) -> _RankingLine:
     """Return one line of JSON.
 
     Raises:
@@ -266,7 +266,7 @@ def _parse(location: str, text: str) -> _Line:
         raise DataError(f"{location}: scores is not a list of {plural(len(values), 'number')}, one for each value")
     elif wrong := [score for score in scores if not _is_number(score)]:
         raise DataError(f"{location}: scores holds something that is not a number: {quoted(str(wrong[0]))}; {_FINITE}")
-    return _Line(query, [_id(location, value) for value in values], scores, num_events)
+    return _RankingLine(query, [_id(location, value) for value in values], scores, num_events)
 
 
 def _is_number(score: object) -> bool:

@@ -238,7 +238,7 @@ MAX_COUNTS = 20
 
 
 @dataclass(frozen=True, kw_only=True)
-class Source:
+class SourceFile:
     """The file and its layout."""
 
     path: str
@@ -248,7 +248,7 @@ class Source:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Clocked(Source):
+class Clocked(SourceFile):
     """A file whose rows may have times."""
 
     time: str
@@ -261,7 +261,7 @@ class Clocked(Source):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReadReport(Source):
+class ReadReport(SourceFile):
     """Report of reading a file, with the fields that all kinds of records share."""
 
     notes: tuple[str, ...]

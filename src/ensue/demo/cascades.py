@@ -30,7 +30,7 @@ BLOCK = 1024
 
 
 @dataclass(frozen=True, eq=False)
-class Cascades:
+class CascadeWorld:
     """Cascades to train and test on, with the truth behind them.
 
     Attributes:
@@ -51,7 +51,7 @@ class Cascades:
 
 def make_cascades(
     *, num_users: int = 64, num_cascades: int = 3000, seed: int = 0, names: Sequence[str] | None = None
-) -> Cascades:
+) -> CascadeWorld:
     """Return cascades of about ten events over a few hours on a core-periphery graph.
 
     Args:
@@ -73,7 +73,7 @@ def make_cascades(
     valid, test = num_cascades * 8 // 10, num_cascades * 9 // 10
     # Parents of test cascades are counted from the first test event.
     first = histories.offsets[test]
-    return Cascades(
+    return CascadeWorld(
         histories.select(slice(valid)),
         histories.select(slice(valid, test)),
         histories.select(slice(test, None)),

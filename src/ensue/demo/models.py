@@ -19,7 +19,7 @@ from ensue.data.histories import Histories
 from ensue.data.posts.corpus import Corpus
 from ensue.data.posts.dataset import Articles, Posts
 from ensue.data.texts import Texts
-from ensue.demo.cascades import Cascades
+from ensue.demo.cascades import CascadeWorld
 from ensue.demo.town import VALID_DAY, Session, Town, Written, histories_of, make_town, queries_of, texts_of
 from ensue.evaluation.comparison import evaluate
 from ensue.predictor import make
@@ -279,7 +279,7 @@ NUM_QUESTIONS: Mapping[str, Callable[[Any], int]] = {
 """Number of scored questions in the test data of each panel."""
 
 
-def recovery(predictor: NextPredictor, test: Histories, cascades: Cascades) -> Recovery:
+def recovery(predictor: NextPredictor, test: Histories, cascades: CascadeWorld) -> Recovery:
     """Compare the largest dependency weight of every event with the true edges and the true source.
 
     Random and latest users are scored on the same events: those that have at least two earlier users.

@@ -27,7 +27,7 @@ import polars as pl
 from ensue.data.histories import Histories, Index, Times
 from ensue.data.queries.dataset import Queries
 from ensue.data.queries.rows import count_words
-from ensue.demo.cascades import HOUR, Cascades, make_cascades
+from ensue.demo.cascades import HOUR, CascadeWorld, make_cascades
 from ensue.records import Article, History, Post, Text
 from ensue.vocabulary import FIRST
 
@@ -187,7 +187,7 @@ class Town:
     published: Mapping[str, int]
     interests: Mapping[str, str]
     posts: tuple[Written, ...]
-    cascades: Cascades
+    cascades: CascadeWorld
     reading: tuple[Session, ...]
     searching: tuple[Session, ...]
     read_paths: Paths
@@ -296,7 +296,7 @@ def texts_of(posts: tuple[Written, ...]) -> list[Text]:
 
 
 def _posts(
-    town: TownFile, cascades: Cascades, people: Mapping[str, str], begins: float, generator: np.random.Generator
+    town: TownFile, cascades: CascadeWorld, people: Mapping[str, str], begins: float, generator: np.random.Generator
 ) -> tuple[Written, ...]:
     """Return one post per cascade, written by its first user, in order of time."""
     splits = (cascades.train, cascades.valid, cascades.test)
@@ -375,7 +375,7 @@ def _filled(sentence: str, words: Mapping[str, Sequence[str]], generator: np.ran
     return re.sub(r"\{(\w+)\}", fill, sentence)
 
 
-def _dated(cascades: Cascades, posts: tuple[Written, ...]) -> Cascades:
+def _dated(cascades: CascadeWorld, posts: tuple[Written, ...]) -> CascadeWorld:
     """Return the cascades with the ids of their posts, from the times of these on."""
     splits = []
     low = 0

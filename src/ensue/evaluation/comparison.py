@@ -13,7 +13,7 @@ from ensue.data.rankings import Rankings, tie_rule
 from ensue.errors import SettingError
 from ensue.evaluation import bootstrap
 from ensue.evaluation.bootstrap import RULE, BootstrapResult, paired_tests
-from ensue.evaluation.examples import Examples, Line, PerExample, Scored
+from ensue.evaluation.examples import Examples, PerExample, Scored, ScoredModel
 from ensue.evaluation.leaks import reads_others, refusal
 from ensue.evaluation.result import Result, Row
 from ensue.learning.state import State
@@ -215,7 +215,7 @@ def _compare(
     """Score all rows, resample them together, and test the best model against the best baseline."""
     options = checked_options(entries[0][0].task, options)
     examples = _examples(entries, data, rankings, options)
-    lines = [Line(lists.name, [examples.score_rankings(lists)], [0], lists) for lists in rankings]
+    lines = [ScoredModel(lists.name, [examples.score_rankings(lists)], [0], lists) for lists in rankings]
     for predictors in entries:
         lines.append(examples.line(predictors[0].model_name, predictors))
         lines += [examples.line(name, seeds, name) for name, seeds in examples.variants(predictors)]
@@ -261,7 +261,7 @@ def _examples(
 
 
 def _rows(
-    examples: Examples[AnyPredictor, Scored], lines: Sequence[Line], results: Sequence[BootstrapResult]
+    examples: Examples[AnyPredictor, Scored], lines: Sequence[ScoredModel], results: Sequence[BootstrapResult]
 ) -> tuple[Row, ...]:
     """Return one row per model."""
     rows = []
@@ -282,7 +282,7 @@ def _rows(
 
 
 def _card(
-    examples: Examples[AnyPredictor, Scored], run: Scored, lines: Sequence[Line], rankings: Sequence[Rankings]
+    examples: Examples[AnyPredictor, Scored], run: Scored, lines: Sequence[ScoredModel], rankings: Sequence[Rankings]
 ) -> dict[str, str]:
     """Return what the metrics mean, by name, without empty lines."""
     card = examples.card(run)

@@ -103,12 +103,12 @@ class Examples(Generic[P, S]):
         """Return what the metrics mean, by name; ``interval`` names the units, ``run`` is of the first predictor."""
         raise NotImplementedError
 
-    def line(self, name: str, predictors: Sequence[P], component: str | None = None) -> Line:
+    def line(self, name: str, predictors: Sequence[P], component: str | None = None) -> ScoredModel:
         """Score a model, or a part of it, with each of its seeds."""
         seeds = [predictor.seed for predictor in predictors]
-        return Line(name, [self.score(predictor, component) for predictor in predictors], seeds)
+        return ScoredModel(name, [self.score(predictor, component) for predictor in predictors], seeds)
 
-    def bootstrap(self, lines: Sequence[Line]) -> list[BootstrapResult]:
+    def bootstrap(self, lines: Sequence[ScoredModel]) -> list[BootstrapResult]:
         """Return the metrics of each line, and the same on resampled data."""
         statistics = [
             [statistic_of(run, self.names, self.units, self.num_units, macro=self.macro) for run in line.runs]
@@ -119,7 +119,7 @@ class Examples(Generic[P, S]):
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ScoredModel:
     """One model that is scored.
 
     Attributes:
@@ -156,7 +156,7 @@ class PerExample:
     """
 
     frame: Callable[[], pl.DataFrame]
-    lines: Sequence[Line]
+    lines: Sequence[ScoredModel]
 
     def to_frame(self) -> pl.DataFrame:
         """Return one row per model, seed and example."""

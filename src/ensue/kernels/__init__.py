@@ -177,7 +177,7 @@ class _Declarations(NamedTuple):
     """Names of the parameters of each function; ``call`` is the structure itself."""
 
 
-class _State:
+class _Library:
     """The library of this process, once it was looked for."""
 
     searched = False
@@ -262,7 +262,7 @@ def call(name: str, prepared: Structure | None = None, /, **values: Value) -> in
 
 def run(name: str, structure: Structure) -> int:
     """Call a compiled function with parameters that are all set; see :func:`call`."""
-    function, parameters = _State.functions[name]
+    function, parameters = _Library.functions[name]
     if parameters[0] == "call":
         arguments = [getattr(structure, parameter) for parameter in parameters[1:]]
         result = function(ctypes.byref(structure), *arguments)
@@ -279,13 +279,13 @@ def num_threads() -> int:
     """Return the number of threads of a compiled function: as many as torch has where it is imported."""
     torch = sys.modules.get("torch")
     if torch is None:
-        return _State.num_threads or _available_threads()
+        return _Library.num_threads or _available_threads()
     return cast(int, torch.get_num_threads())
 
 
 def set_num_threads(num_threads: int) -> None:
     """Let compiled functions compute with this number of threads in a process that does not import torch."""
-    _State.num_threads = num_threads
+    _Library.num_threads = num_threads
 
 
 @functools.cache
@@ -302,14 +302,14 @@ def is_loaded() -> bool:
     Raises:
         SettingError: ``ENSUE_KERNELS`` is something else than ``off`` or one of ``LEVELS``.
     """
-    if not _State.searched:
+    if not _Library.searched:
         load(os.environ.get(VARIABLE) or LEVELS[-1])
-    return _State.level != "off"
+    return _Library.level != "off"
 
 
 def level() -> str:
     """Return the instruction set in use, one of ``LEVELS``; ``off`` where nothing compiled is."""
-    return _State.level if is_loaded() else "off"
+    return _Library.level if is_loaded() else "off"
 
 
 def load(most: str) -> str:
@@ -324,9 +324,9 @@ def load(most: str) -> str:
     if most not in ("off", *LEVELS):
         raise SettingError(f"{VARIABLE} is {most!r}; choose from off, {', '.join(LEVELS)}, or leave it out")
     library = None if most == "off" else _open()
-    _State.level = "off" if library is None else LEVELS[library.ensue_level(LEVELS.index(most))]
-    _State.searched = True
-    return _State.level
+    _Library.level = "off" if library is None else LEVELS[library.ensue_level(LEVELS.index(most))]
+    _Library.searched = True
+    return _Library.level
 
 
 def _open() -> ctypes.CDLL | None:
@@ -345,7 +345,7 @@ def _open() -> ctypes.CDLL | None:
     for name, function in functions.items():
         fields = declarations.structures[name].declared | {"call": _Field(ctypes.c_void_p)}
         function.restype, function.argtypes = ctypes.c_int64, [fields[own].kind for own in declarations.functions[name]]
-    _State.functions = {name: (function, declarations.functions[name]) for name, function in functions.items()}
+    _Library.functions = {name: (function, declarations.functions[name]) for name, function in functions.items()}
     return library
 
 

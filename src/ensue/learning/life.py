@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from ensue.training import loop
     from ensue.training import optimizer as optimizers
-    from ensue.training.loop import Source
+    from ensue.training.loop import TrainingSource
 else:
     torch = lazy("torch")
     loop = lazy("ensue.training.loop")
@@ -168,7 +168,7 @@ def fit(
 
 def train_network(
     state: AnyState,
-    data: Source,
+    data: TrainingSource,
     valid: Callable[[], float] | None,
     schedule: Schedule,
     *,
@@ -261,7 +261,7 @@ def race(
             )
 
 
-def train_update(state: AnyState, data: Source) -> Generator[Report, None, Trained]:
+def train_update(state: AnyState, data: TrainingSource) -> Generator[Report, None, Trained]:
     """Train the network of a state on new data in one pass; the number of the update is in the metadata already."""
     assert state.schedule is not None and state.optimizer is not None
     schedule, seed = update_schedule(state.schedule, state.optimizer), state.seed + state.metadata.updates

@@ -46,7 +46,7 @@ class Ages(NamedTuple):
     width: float
 
 
-class Reading(NamedTuple):
+class FusedReading(NamedTuple):
     """How some cascades are read.
 
     Attributes:
@@ -83,18 +83,18 @@ class Weights(NamedTuple):
     decay_bias: Tensor
 
 
-def cascades(how: Reading, looked_up: Tensor, weights: Weights) -> Tensor:
+def cascades(how: FusedReading, looked_up: Tensor, weights: Weights) -> Tensor:
     """Eqs. 1-9: (targets, dim) of (batch x time, table dim) rows of the user table."""
     return apply(_Cascades, how, looked_up, *weights)
 
 
-class _Read(Context, Protocol):
-    how: Reading
+class _FusedCascades(Context, Protocol):
+    how: FusedReading
 
 
 class _Cascades(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: _Read, how: Reading, looked_up: Tensor, *parameters: Tensor) -> Tensor:
+    def forward(ctx: _FusedCascades, how: FusedReading, looked_up: Tensor, *parameters: Tensor) -> Tensor:
         own, (of_rows, of_users, of_keys, of_queries, of_importance) = Weights(*parameters), how.drawn
         rows = of_rows.kept(looked_up)
         users = of_users.kept(torch.addmm(own.dense_bias, rows, own.dense.T), elu=True)
@@ -115,7 +115,7 @@ class _Cascades(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: _Read, grad: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: _FusedCascades, grad: Tensor) -> tuple[Tensor | None, ...]:
         how, count = ctx.how, len(Weights._fields)
         own, made = Weights(*ctx.saved_tensors[:count]), ctx.saved_tensors[count:]
         rows, users, keys, queries, context, gate, fused, important, decay, by_age, scores, dependency, influence = made

@@ -22,7 +22,7 @@ from ensue.nn.validation import require_table
 _DOTS, _SUMS, _SPREAD = range(3)
 
 
-class Windows(NamedTuple):
+class FusedWindows(NamedTuple):
     """Which rows stand where.
 
     Attributes:
@@ -41,7 +41,7 @@ class Windows(NamedTuple):
 
 
 class _Read(Context, Protocol):
-    windows: Windows
+    windows: FusedWindows
 
 
 def fits(rows: Tensor) -> bool:
@@ -49,7 +49,9 @@ def fits(rows: Tensor) -> bool:
     return kernels.is_loaded() and is_float32_on_cpu(rows)
 
 
-def window_products(windows: Windows, queries: Tensor, nears: Tensor, firsts: Tensor, relays: Tensor | None) -> Tensor:
+def window_products(
+    windows: FusedWindows, queries: Tensor, nears: Tensor, firsts: Tensor, relays: Tensor | None
+) -> Tensor:
     """(rows, length, heads, keys) products of what each place asks with what it sees, the keys slowest in memory.
 
     Args:
@@ -65,14 +67,14 @@ def window_products(windows: Windows, queries: Tensor, nears: Tensor, firsts: Te
     return apply(_Products, windows, queries, nears, firsts, relays)
 
 
-def window_sums(windows: Windows, weights: Tensor, nears: Tensor, firsts: Tensor, relays: Tensor | None) -> Tensor:
+def window_sums(windows: FusedWindows, weights: Tensor, nears: Tensor, firsts: Tensor, relays: Tensor | None) -> Tensor:
     """(rows, length, dim) what each place sees, by (rows, length, heads, keys) weights; 0 at padding."""
     return apply(_Sums, windows, weights, nears, firsts, relays)
 
 
 class _Products(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: _Read, windows: Windows, queries: Tensor, *seen: Tensor | None) -> Tensor:
+    def forward(ctx: _Read, windows: FusedWindows, queries: Tensor, *seen: Tensor | None) -> Tensor:
         ctx.windows = windows
         ctx.save_for_backward(queries, *seen)
         keys = 2 * windows.reach + 2 + (seen[-1] is not None)
@@ -92,7 +94,7 @@ class _Products(torch.autograd.Function):
 
 class _Sums(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: _Read, windows: Windows, weights: Tensor, nears: Tensor, *seen: Tensor | None) -> Tensor:
+    def forward(ctx: _Read, windows: FusedWindows, weights: Tensor, nears: Tensor, *seen: Tensor | None) -> Tensor:
         ctx.windows, given = windows, weights.movedim(-1, 0).contiguous()
         ctx.save_for_backward(given, nears, *seen)
         sums = nears.new_zeros(*windows.mask.shape, nears.shape[1])
@@ -114,7 +116,7 @@ def _zeros(rows: Tensor | None) -> Tensor | None:
 
 
 def _run(
-    kind: int, windows: Windows, own: Tensor, asked: Tensor | None, seen: Sequence[Tensor | None], weights: Tensor
+    kind: int, windows: FusedWindows, own: Tensor, asked: Tensor | None, seen: Sequence[Tensor | None], weights: Tensor
 ) -> None:
     """One pass over all places; ``asked`` says which row of ``own`` is whose, weights are (keys, rows, length, heads).
 

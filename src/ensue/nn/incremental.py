@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from ensue import kernels
 from ensue.nn.device import is_float32_on_cpu
-from ensue.nn.transformer import Attention, DecoderLayer, EncoderLayer, Rows
+from ensue.nn.transformer import Attention, DecoderLayer, EncoderLayer, PackedRows
 
 _ROOM = 64
 """Items for which there is room at least."""
@@ -397,7 +397,7 @@ class PackedEncoder:
         """Return whether the compiled pass takes (items, dim) and is the faster one."""
         return 0 < len(items) <= MAX_ITEMS and self.packed.suit(items.contiguous())
 
-    def encode(self, items: Tensor, rows: Rows, mask: Tensor) -> Tensor:
+    def encode(self, items: Tensor, rows: PackedRows, mask: Tensor) -> Tensor:
         """Compute all layers; see :meth:`ensue.nn.transformer.EncoderLayer.forward`.
 
         Raises:

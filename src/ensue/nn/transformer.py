@@ -39,7 +39,7 @@ def sinusoids(length: int, dim: int, dtype: torch.dtype, device: torch.device) -
     return _table(1 << max(length - 1, 15).bit_length(), dim, dtype, device)[:length]
 
 
-class Rows(NamedTuple):
+class PackedRows(NamedTuple):
     """Positions of unpadded items in their padded rows.
 
     Attributes:
@@ -53,7 +53,7 @@ class Rows(NamedTuple):
     places: Tensor | None = None
 
     @classmethod
-    def of(cls, mask: Tensor) -> Rows:
+    def of(cls, mask: Tensor) -> PackedRows:
         """From (rows, length) True at items."""
         return cls(mask.shape[0], mask.shape[1], mask.flatten().nonzero()[:, 0])
 
@@ -85,28 +85,28 @@ class Attention(nn.Module):
         for layer in (self.inward, self.outward):
             nn.init.zeros_(layer.bias)
 
-    def project(self, items: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:
+    def project(self, items: Tensor, rows: PackedRows) -> tuple[Tensor, Tensor]:
         """Queries (rows, heads, length, dim / heads), and keys beside values (rows, 2, heads, length, dim / heads)."""
         every = self._split(rows.pad(self.inward(items)))
         return every[:, 0], every[:, 1:]
 
-    def queries(self, items: Tensor, rows: Rows, sources: int) -> Tensor:
+    def queries(self, items: Tensor, rows: PackedRows, sources: int) -> Tensor:
         """(items, dim) to (sources, heads, rows / sources x length, dim / heads): rows side by side share a source."""
         weight, bias = self.inward.weight[: self.dim], self.inward.bias[: self.dim]
         padded = rows.pad(functional.linear(items, weight, bias))
         return self._split(padded.view(sources, rows.rows // max(1, sources) * rows.length, self.dim))[:, 0]
 
-    def keys_values(self, items: Tensor, rows: Rows) -> Tensor:
+    def keys_values(self, items: Tensor, rows: PackedRows) -> Tensor:
         """(items, dim) to (rows, 2, heads, length, dim / heads)."""
         weight, bias = self.inward.weight[self.dim :], self.inward.bias[self.dim :]
         return self._split(rows.pad(functional.linear(items, weight, bias)))
 
-    def mix(self, queries: Tensor, keys_values: Tensor, mask: Tensor | None, rows: Rows) -> Tensor:
+    def mix(self, queries: Tensor, keys_values: Tensor, mask: Tensor | None, rows: PackedRows) -> Tensor:
         """Return attention outputs, (items, dim); ``mask`` is broadcast to (sources, heads, queries, keys)."""
         keys, values = keys_values.unbind(1)
         return self._join(functional.scaled_dot_product_attention(queries, keys, values, attn_mask=mask), rows)
 
-    def weigh(self, queries: Tensor, keys_values: Tensor, mask: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:
+    def weigh(self, queries: Tensor, keys_values: Tensor, mask: Tensor, rows: PackedRows) -> tuple[Tensor, Tensor]:
         """Return the output and the attention weights, averaged over the heads, (rows, length, keys)."""
         keys, values = keys_values.unbind(1)
         weights = masked_softmax(queries @ keys.mT * (self.dim // self.heads) ** -0.5, mask)
@@ -117,7 +117,7 @@ class Attention(nn.Module):
         parts = padded.view(rows, length, width // self.dim, self.heads, self.dim // self.heads)
         return parts.permute(0, 2, 3, 1, 4)
 
-    def _join(self, heads: Tensor, rows: Rows) -> Tensor:
+    def _join(self, heads: Tensor, rows: PackedRows) -> Tensor:
         return cast(Tensor, self.outward(rows.pack(heads.transpose(1, 2).flatten(2))))
 
 
@@ -154,7 +154,7 @@ class EncoderLayer(nn.Module):
         self.attended, self.fed = nn.LayerNorm(dim), nn.LayerNorm(dim)
         self.drop = Dropout(dropout)
 
-    def forward(self, items: Tensor, rows: Rows, mask: Tensor) -> Tensor:
+    def forward(self, items: Tensor, rows: PackedRows, mask: Tensor) -> Tensor:
         """Each item with what it sees.
 
         Args:
@@ -168,7 +168,7 @@ class EncoderLayer(nn.Module):
         mixed = self.attention.mix(*self.attention.project(items, rows), mask[:, None], rows)
         return self._rest(items, mixed)
 
-    def weigh(self, items: Tensor, rows: Rows, mask: Tensor) -> tuple[Tensor, Tensor]:
+    def weigh(self, items: Tensor, rows: PackedRows, mask: Tensor) -> tuple[Tensor, Tensor]:
         """Return the output and the attention weights, averaged over the heads, (rows, length, length)."""
         mixed, weights = self.attention.weigh(*self.attention.project(items, rows), mask[:, None], rows)
         return self._rest(items, mixed), weights
@@ -197,7 +197,7 @@ class DecoderLayer(nn.Module):
     def forward(
         self,
         items: Tensor,
-        rows: Rows,
+        rows: PackedRows,
         memory: Tensor,
         mask: Tensor,
         *,

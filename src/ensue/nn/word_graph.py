@@ -113,7 +113,7 @@ def additive_scores(receiving: Tensor, giving: Tensor, vector: Tensor, mask: Ten
         (batch, words, words); pairs with padding hold some finite number. Their gradient must be 0, as it is after
         ``connections``.
     """
-    return apply(_AdditiveScores, receiving, giving, vector, mask)
+    return apply(_PairScores, receiving, giving, vector, mask)
 
 
 class _Block(NamedTuple):
@@ -137,7 +137,7 @@ class _Blocks(Context, Protocol):
     blocks: list[_Block]
 
 
-class _AdditiveScores(torch.autograd.Function):
+class _PairScores(torch.autograd.Function):
     @staticmethod
     def forward(ctx: _Blocks, receiving: Tensor, giving: Tensor, vector: Tensor, mask: Tensor) -> Tensor:
         places = torch.arange(1, mask.shape[1] + 1, device=mask.device)

@@ -52,7 +52,7 @@ from ensue.stream.metrics import Board, Hour, PopularTable
 from ensue.stream.sessions import Chunk, HistoryTable, PartitionSessions, SessionTable, require_times
 from ensue.stream.state import StreamCounts, StreamState
 from ensue.tasks.next import update
-from ensue.tasks.next.state import Metadata, NextState
+from ensue.tasks.next.state import NextMetadata, NextState
 from ensue.training.optimizer import FIELDS, RowAdam, by_row, optimizer_tensors
 from ensue.vocabulary import FIRST
 
@@ -258,7 +258,7 @@ def replay(stream: StreamState, changed: Changed) -> None:
             sessions = table.histories(predictor.vocabulary)
             predictor.reservoir.add(sessions)
             update.count(predictor, sessions)
-        predictor.metadata = Metadata.from_dict(changed.metadata)
+        predictor.metadata = NextMetadata.from_dict(changed.metadata)
         for ids, times, clocks in changed.seen:
             require_ids("seen.ids", ids, len(predictor.vocabulary), FIRST)
             require_times("seen.times", times, len(ids))

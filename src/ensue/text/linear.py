@@ -135,14 +135,14 @@ def fit(
     bias: Array = start.bias.astype(dtype)
     penalty = np.full((len(targets) + 1, 1), 1 / (strength * len(targets)), dtype)
     penalty[-1] = num_seen / (4 * len(targets))
-    objective = _Objective(matrix, targets, num_labels, matrix @ weight + bias, penalty)
+    objective = _LinearObjective(matrix, targets, num_labels, matrix @ weight + bias, penalty)
     solution = _solve(objective, np.zeros((len(targets) + 1, len(bias)), dtype) if begin is None else begin)
     # Coordinates become weights: each text's row, times the text's coordinates.
     fitted = (weight + objective.backward @ solution[:-1], bias + solution[-1])
     return Linear(*(table.astype(np.float32).astype(np.float64) for table in fitted)), solution
 
 
-class _Objective:
+class _LinearObjective:
     """The objective over ``strength`` times the number of texts, as a function of coordinates and their products.
 
     Args:
@@ -210,7 +210,7 @@ class _Objective:
         return np.concatenate([errors, errors.sum(0, keepdims=True)])
 
 
-def _solve(objective: _Objective, point: Array) -> Array:
+def _solve(objective: _LinearObjective, point: Array) -> Array:
     """Take Newton's steps, each halved until the loss falls."""
     products = objective.products(point)
     loss = objective.loss(point, products)
@@ -241,7 +241,7 @@ def _solve(objective: _Objective, point: Array) -> Array:
 
 
 def _conjugate_gradients(
-    objective: _Objective, probabilities: Array, gradient: Array, gradient_products: Array
+    objective: _LinearObjective, probabilities: Array, gradient: Array, gradient_products: Array
 ) -> tuple[Array, Array]:
     """Return the step to the minimum of the loss's second-order model, and its products.
 

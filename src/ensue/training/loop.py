@@ -58,7 +58,7 @@ class Learner(Protocol):
         ...
 
 
-class Source(Protocol):
+class TrainingSource(Protocol):
     """Training data: a shuffled plan an epoch, and batches on demand."""
 
     def plan(self, size: int, seed: int | tuple[int, ...]) -> list[Index]:
@@ -84,7 +84,7 @@ COUNTS = ["epoch", "step", "taken", "waited", "halvings", "best", "best_epoch", 
 
 def train(
     model: nn.Module,
-    data: Source,
+    data: TrainingSource,
     valid: Callable[[], float] | None,
     schedule: Schedule,
     *,
@@ -184,7 +184,14 @@ def train(
 
 
 def one_pass(
-    model: nn.Module, data: Source, plan: Sequence[Index], *, optimizer: Adam, rate: float, seed: int, first: int = 0
+    model: nn.Module,
+    data: TrainingSource,
+    plan: Sequence[Index],
+    *,
+    optimizer: Adam,
+    rate: float,
+    seed: int,
+    first: int = 0,
 ) -> float:
     """Learn the batches of a plan once, without checks and reports; returns the mean loss.
 
@@ -207,7 +214,7 @@ def one_pass(
         return run.mean
 
 
-def mean_loss(model: nn.Module, source: Source, targets: int = 4096) -> float:
+def mean_loss(model: nn.Module, source: TrainingSource, targets: int = 4096) -> float:
     """Mean loss over all targets of a source, in evaluation mode, shared among the ranks."""
     rank, world = rank_and_size()
     device = next(model.parameters()).device
@@ -267,7 +274,7 @@ class _Run:
         for group in self.optimizer.param_groups:
             group["lr"] = rate * group.get("pace", 1.0)
 
-    def learn(self, data: Source, index: Index, step: int) -> int:
+    def learn(self, data: TrainingSource, index: Index, step: int) -> int:
         """One step of the optimiser on this rank's part of a batch; returns a signal that asks for the end, or 0."""
         world, signalled = rank_and_size()[1], end_asked()
         self.optimizer.zero_grad()
@@ -289,7 +296,7 @@ class _Run:
         return signalled
 
     @contextmanager
-    def _drawn(self, data: Source, index: Index, step: int) -> Iterator[TrainingBatch | None]:
+    def _drawn(self, data: TrainingSource, index: Index, step: int) -> Iterator[TrainingBatch | None]:
         """The part of a batch that this rank has, with the random state of its step; ``None`` where it has no part."""
         rank, world = rank_and_size()
         state = np.random.SeedSequence([self.seed, step, rank]).generate_state(1, np.uint64)
@@ -308,7 +315,7 @@ class _Run:
         with drawn_together(self.model, shared_seed) if world > 1 else nullcontext(), bfloat16:
             yield batch
 
-    def require_learned(self, data: Source, schedule: Schedule) -> None:
+    def require_learned(self, data: TrainingSource, schedule: Schedule) -> None:
         """Refuse a model whose loss on its first batch is above twice that of the untrained one, and a nat above it.
 
         Dropout and negatives are drawn as they were then, so that nothing but the weights is another.

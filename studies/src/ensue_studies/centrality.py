@@ -38,7 +38,7 @@ from ensue.tasks.classify.dataset import codes
 from ensue.tasks.classify.ensembles.blend import NETWORK
 from ensue.tasks.classify.fit_network import COLLAPSED
 from ensue.tasks.classify.model import Shape
-from ensue.tasks.classify.models.centrality import TextClassifier
+from ensue.tasks.classify.models.centrality import CentralityClassifier
 from ensue.tasks.classify.passages import PassageBatches
 from ensue.tasks.classify.predictor import ClassifyPredictor
 from ensue.text.tokens import Tokens, split_words
@@ -534,7 +534,7 @@ def step_times(models: Sequence[str], options: Values, lengths: Mapping[str, Ind
         batch = PassageBatches((tokens,), np.arange(len(sizes)) % 2).batch(np.arange(len(sizes)))
         torch.manual_seed(0)
         networks = {
-            name: TextClassifier(replace(MODELS[name].settings, **options), Shape(1000, dim, 2, "flat"))
+            name: CentralityClassifier(replace(MODELS[name].settings, **options), Shape(1000, dim, 2, "flat"))
             for name in models
         }
         steps = {name: (network, partial(network.loss, batch)) for name, network in networks.items()}

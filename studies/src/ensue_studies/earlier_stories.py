@@ -35,7 +35,7 @@ from ensue.data.histories import Index
 from ensue.learning.ensemble import minimise
 from ensue.metrics import Floats
 from ensue.tasks.link.review.audit import allowed_misses, audit_size, log_choose
-from ensue.tasks.link.review.review import Answers, Reader, ReviewSettings, telling
+from ensue.tasks.link.review.review import Answers, ReviewQueue, ReviewSettings, telling
 from ensue.text.sparse import SparseRows
 
 FOLDS = 5
@@ -104,7 +104,7 @@ def simulate(
         predicted.extend(reader.probabilities()[posts].tolist())
         return relevant[posts]
 
-    reader = Reader(start, rows, ask)
+    reader = ReviewQueue(start, rows, ask)
     total = int(relevant.sum())
     last = len(start)
     read, expected = [], []
@@ -233,7 +233,7 @@ def review_by_rule(
         predicted.extend(reader.probabilities()[posts[: len(answers)]].tolist())
         return answers
 
-    reader = Reader(start, rows, ask_and_note)
+    reader = ReviewQueue(start, rows, ask_and_note)
     for _ in reader.read_on(ReviewSettings(target=rule.target), patient=True):
         unread = len(reader.unread())
         if rule.is_reached(np.array(hits), np.array(predicted), unread, reader.found, reader.expected()):

@@ -19,7 +19,7 @@ from ensue import DataError, EnsueError, SettingError
 from ensue.data.histories import Histories
 from ensue.data.schema import SequencesReport
 from ensue.data.sequences import batches, prepare, read
-from ensue.data.sequences.prepared import MANIFEST, Counts
+from ensue.data.sequences.prepared import MANIFEST, LogSize
 from ensue.data.table import ReadOptions
 from tests.data.sequences.test_real_files import DATA
 from tests.data.sequences.test_sources import same
@@ -55,7 +55,7 @@ def run(path: Path, output: Path, sort: bool = True, gap: float | None = None, *
     shutil.rmtree(output, ignore_errors=True)
     report, counts = prepare.prepare([path], output, ReadOptions(**options), sort=sort, gap=gap)
     held = read(output)[0]
-    assert counts == Counts(len(held), len(held.ids), len(held.vocabulary.values))
+    assert counts == LogSize(len(held), len(held.ids), len(held.vocabulary.values))
     return report
 
 

@@ -14,7 +14,7 @@ from sklearn.metrics import f1_score
 from ensue import Text
 from ensue.data.texts import Texts
 from ensue.tasks.classify.choice import choose_blend, decide, held_out_metric
-from ensue.tasks.classify.cross_fitting import Data, Unseen, units_of
+from ensue.tasks.classify.cross_fitting import FoldedTexts, Unseen, units_of
 from ensue.tasks.classify.ensembles.blend import NETWORK
 from ensue.tasks.classify.predictor import ClassifyPredictor
 from ensue.tasks.classify.settings import ALIGNMENT
@@ -77,7 +77,7 @@ def _weighed(
     monkeypatch.setattr(ClassifyPredictor, "raw_scores", lambda state, sides, name: scores[name][: len(held)])
     made.metadata.temperature = {"tfidf": 1.0, "vectors": 1.0}
     counted = {name: Unseen(own, targets) for name, own in scores.items() if name != NETWORK}
-    return choose_blend(made, Data.of(made, Texts.of(texts)), counted)
+    return choose_blend(made, FoldedTexts.of(made, Texts.of(texts)), counted)
 
 
 def test_counting_models_are_pooled_where_the_network_says_nothing(
@@ -101,7 +101,7 @@ def test_one_answer_for_all_texts_has_to_be_earned(
     )
     counted = {"tfidf": Unseen(_noisy(targets, hint, 0), targets), "majority": Unseen(_same(targets), targets)}
     blended.metadata.temperature = {"tfidf": 1.0 if hint else 100.0}  # what says nothing is warm
-    nats = choose_blend(blended, Data.of(blended, Texts.of(HELD)), counted)
+    nats = choose_blend(blended, FoldedTexts.of(blended, Texts.of(HELD)), counted)
     assert ("majority" in nats) is (chosen == "majority")
 
 

@@ -9,7 +9,7 @@ import torch
 
 from ensue.data.histories import Index
 from ensue.tasks.classify.dataset import MAX_PASSAGE, Chunks, select_words
-from ensue.tasks.classify.passages import Batch, PassageBatches
+from ensue.tasks.classify.passages import PassageBatches, TextBatch
 from ensue.text.tokens import Tokenizer, Tokens
 
 
@@ -23,7 +23,7 @@ def counting_up(*texts: tuple[int, ...]) -> Tokens:
 LENGTHS = (5, 0, 1, 7, 300, 40, 2, 600)
 
 
-def words_by_text(batch: Batch) -> dict[int, list[int]]:
+def words_by_text(batch: TextBatch) -> dict[int, list[int]]:
     """The ids in a flat batch, text by text, put together literally."""
     passages: dict[int, list[int]] = {}
     for block in batch.words:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ensue.tasks.next.predictor import NextPredictor
-from ensue.tasks.next.state import Metadata
+from ensue.tasks.next.state import NextMetadata
 from ensue.tasks.next.training_data import Exclusion
 
 FITTED: dict[str, Any] = {
@@ -17,7 +17,7 @@ FITTED: dict[str, Any] = {
 
 
 def test_fields_come_back_as_they_were() -> None:
-    metadata = Metadata.from_dict({"version": 3, **FITTED})
+    metadata = NextMetadata.from_dict({"version": 3, **FITTED})
     assert (metadata.version, metadata.sequences, metadata.steps) == (3, 2, 0)
     assert metadata.exclusion is Exclusion.LAST
     metadata.updates += 1
@@ -36,13 +36,13 @@ def test_fields_come_back_as_they_were() -> None:
 )
 def test_other_fields_are_refused(change: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=f"^{message}$"):
-        Metadata.from_dict({**FITTED, **change})
+        NextMetadata.from_dict({**FITTED, **change})
 
 
 @pytest.mark.parametrize("name", FITTED)
 def test_what_every_folder_holds_must_be_there(name: str) -> None:
     with pytest.raises(ValueError, match=rf"^facts\.{name}: is missing$"):
-        Metadata.from_dict({key: value for key, value in FITTED.items() if key != name})
+        NextMetadata.from_dict({key: value for key, value in FITTED.items() if key != name})
 
 
 def test_what_is_set_is_written() -> None:

@@ -14,7 +14,7 @@ from ensue.evaluation.next_event import SessionTargets
 from ensue.tasks.next.attributions import encode_records
 from ensue.tasks.next.baselines.repeats import RepeatShares
 from ensue.tasks.next.infer import catalogue_scores
-from ensue.tasks.next.own_unknown import FARTHEST, MOST, Candidates, of_records, of_targets
+from ensue.tasks.next.own_unknown import FARTHEST, MOST, CandidateEntries, of_records, of_targets
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.tasks.next.training_data import Exclusion
 from ensue.vocabulary import Vocabulary
@@ -83,7 +83,7 @@ def test_many_candidates_leave_something_to_the_model() -> None:
     repeats.again += 90.0
     repeats.offered += 100.0
     places = np.arange(4)
-    found = Candidates.of(np.zeros(4, np.int64), places, places + 1, np.zeros(4, bool), repeats)
+    found = CandidateEntries.of(np.zeros(4, np.int64), places, places + 1, np.zeros(4, bool), repeats)
     assert np.exp(found.odds).sum() == pytest.approx(MOST / (1 - MOST))
     own = of_records([History(("x",) + ("a",) * FARTHEST)], np.arange(1 + FARTHEST) == 0, repeats)
     assert own.odds.shape == (1, 0)  # too far back

@@ -11,7 +11,7 @@ import pytest
 from ensue import DataError, History, SettingError
 from ensue.cli.tasks.next_event import training_summary
 from ensue.data.histories import Histories, hold_out
-from ensue.demo.cascades import Cascades, make_cascades
+from ensue.demo.cascades import CascadeWorld, make_cascades
 from ensue.learning.state import module_of
 from ensue.store.pack import pack, tensor_bytes
 from ensue.tasks.next import train
@@ -23,7 +23,7 @@ SMALL = {"dim": 8, "epochs": 2, "batch_size": 16}
 
 
 @pytest.fixture(scope="module")
-def world() -> Cascades:
+def world() -> CascadeWorld:
     return make_cascades(num_cascades=120, seed=3)
 
 
@@ -36,7 +36,9 @@ def known(made: NextPredictor, data: Histories) -> Histories:
     return data.encode(made.vocabulary, drop_unknown=True)
 
 
-def test_the_rival_that_ranks_the_held_out_part_best_stays(world: Cascades, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_rival_that_ranks_the_held_out_part_best_stays(
+    world: CascadeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(train, "_is_ahead", lambda *_: False)
     monkeypatch.setattr(train, "_leads", lambda apart, _: bool(apart.mean() > 0))  # any lead is a sure one
     best, reports = fitted("best", world.train)
@@ -58,7 +60,7 @@ def test_the_rival_that_ranks_the_held_out_part_best_stays(world: Cascades, monk
 
 
 def test_of_many_held_out_histories_those_that_come_first_are_looked_at(
-    world: Cascades, monkeypatch: pytest.MonkeyPatch
+    world: CascadeWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     random = np.random.default_rng(0)
     begins = np.repeat(random.permutation(len(world.train)) * 3600.0 + 1.6e9, world.train.lengths)
@@ -82,7 +84,7 @@ def test_of_many_held_out_histories_those_that_come_first_are_looked_at(
     assert len(timeless.train) + len(timeless.valid) == len(data)  # without a clock nobody knows what comes first
 
 
-def test_the_cascade_blend_is_for_cascades(world: Cascades) -> None:
+def test_the_cascade_blend_is_for_cascades(world: CascadeWorld) -> None:
     timeless = replace(world.train, times=np.empty(0))
     best, reports = fitted("best", timeless)
     assert {report.stage for report in reports} <= {"fit", "refit"}
@@ -179,7 +181,7 @@ def test_each_rival_takes_the_settings_it_knows() -> None:
         NextPredictor("best", settings={"wings": 2})
 
 
-def test_a_check_ranks_a_part_of_many_held_out_histories(world: Cascades, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_check_ranks_a_part_of_many_held_out_histories(world: CascadeWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(train, "EVALUATION_SAMPLE", 50)
     ranked: list[Histories] = []
 
@@ -196,7 +198,7 @@ def test_a_check_ranks_a_part_of_many_held_out_histories(world: Cascades, monkey
     assert first.ids.tolist() == second.ids.tolist()
 
 
-def test_a_network_that_ranks_hardly_better_than_popularity_has_four_times_the_patience(world: Cascades) -> None:
+def test_a_network_that_ranks_hardly_better_than_popularity_has_four_times_the_patience(world: CascadeWorld) -> None:
     still = {"epochs": 12, "patience": 1, "learning_rate": 1e-12, "refit": False}
     made, reports = fitted("hidan", world.train, **still)
     assert (reports[-1].epoch, made.metadata.epochs) == (5, 1)
@@ -210,7 +212,7 @@ def test_a_network_that_ranks_hardly_better_than_popularity_has_four_times_the_p
 
 
 @pytest.mark.parametrize("model", ["bpr-mf", "fpmc", "gru4rec", "narm", "stamp"])
-def test_rivals_learn_what_was_held_out_too(world: Cascades, model: str) -> None:
+def test_rivals_learn_what_was_held_out_too(world: CascadeWorld, model: str) -> None:
     made, reports = fitted(model, world.train, epochs=1)
     assert list(dict.fromkeys(report.stage for report in reports)) == ["fit", "refit"]
     assert made.metadata.sequences == len(world.train)
@@ -274,7 +276,7 @@ def test_without_refit_given_validation_data_is_only_looked_at() -> None:
     assert made.metadata.held_out == ""
 
 
-def test_a_training_that_was_cut_while_it_got_better_says_so(world: Cascades) -> None:
+def test_a_training_that_was_cut_while_it_got_better_says_so(world: CascadeWorld) -> None:
     made, reports = fitted("sansr", world.train, epochs=2, learning_rate=3e-3, monitor="loss", batch_size=64)
     assert [report.improving for report in reports if report.stopped] == [True, False]  # the second had no check
     assert made.summary()["facts"]["ended"] == "best epoch was the last one; consider more epochs (--set epochs=N)"
@@ -283,7 +285,7 @@ def test_a_training_that_was_cut_while_it_got_better_says_so(world: Cascades) ->
     assert "ended" not in still.summary()["facts"]
 
 
-def test_the_card_says_how_the_schedule_fitted_the_log(world: Cascades) -> None:
+def test_the_card_says_how_the_schedule_fitted_the_log(world: CascadeWorld) -> None:
     made = NextPredictor("sansr", settings={"dim": 4, "epochs": 1, "refit": False}, device="cpu")
     assert list(made.fit(world.train))
     # 400 steps an epoch are not to be had: of some ten targets each, four are the fewest with 32 targets.

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ensue.schedule import Schedule
-from ensue.tasks.suggest.batch import BEGIN, END, FIRST, PADDING, Batch, pad, select
+from ensue.tasks.suggest.batch import BEGIN, END, FIRST, PADDING, QueryBatch, pad, select
 from ensue.tasks.suggest.model import score
 from ensue.training.optimizer import make_optimizer
 from tests.oracles.suggest import target_log_likelihoods
@@ -30,7 +30,7 @@ def shaken(model: Any) -> Any:
     return model.eval()
 
 
-def scored(model: Any, batch: Batch, candidates: Tensor) -> Tensor:
+def scored(model: Any, batch: QueryBatch, candidates: Tensor) -> Tensor:
     """(rows, choices) log-probabilities of (rows, choices, width) ids as the next query of each row."""
     return score(model.writer, model.encode(batch), candidates)
 
@@ -52,7 +52,7 @@ def equals_the_loop(model: Any) -> None:
     torch.testing.assert_close(stepped(model, pad([before]), target), torch.stack(expected[2]), rtol=0, atol=1e-10)
 
 
-def stepped(model: Any, batch: Batch, target: list[int]) -> Tensor:
+def stepped(model: Any, batch: QueryBatch, target: list[int]) -> Tensor:
     """The log-probability of each token of a target and its end, a step at a time; each step's shares sum to 1."""
     memory = model.encode(batch)
     state, found, read = model.writer.start(memory), [], BEGIN
@@ -95,7 +95,7 @@ def padding_and_batch_mates_are_invisible(model: Any) -> None:
         torch.testing.assert_close(scored(model, pad([session]), candidates[row : row + 1])[0], whole[row])
     batch = pad(SESSIONS)
     words = nn.functional.pad(batch.words, (0, 3, 0, 2))
-    wider = Batch(words, nn.functional.pad(batch.lengths, (0, 2)))
+    wider = QueryBatch(words, nn.functional.pad(batch.lengths, (0, 2)))
     torch.testing.assert_close(scored(model, wider, nn.functional.pad(candidates, (0, 2))), whole)
     torch.testing.assert_close(model.loss(wider), model.loss(batch))
 
@@ -157,7 +157,7 @@ class _Loss(nn.Module):
         super().__init__()
         self.model = model
 
-    def forward(self, batch: Batch) -> Tensor:
+    def forward(self, batch: QueryBatch) -> Tensor:
         loss: Tensor = self.model.loss(batch)
         return loss
 

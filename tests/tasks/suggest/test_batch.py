@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from ensue.tasks.suggest.batch import BEGIN, END, Batch, look_up, next_queries, pad, select, spell
+from ensue.tasks.suggest.batch import BEGIN, END, QueryBatch, look_up, next_queries, pad, select, spell
 
 SESSIONS = [[[5, 6, 7], [8], [9, 5]], [[10]], [], [[4, 4], [11, 12, 6]]]
 
@@ -49,9 +49,9 @@ def test_looked_up_from_distinct_queries() -> None:
 
 
 def test_moved_and_picked() -> None:
-    batch = Batch(*pad(SESSIONS)[:2], torch.zeros(4, 1, 3, dtype=torch.long))
+    batch = QueryBatch(*pad(SESSIONS)[:2], torch.zeros(4, 1, 3, dtype=torch.long))
     moved = batch.to(torch.device("cpu"))
     assert all(torch.equal(a, b) for a, b in zip(moved, batch, strict=True) if a is not None and b is not None)
     picked = select(batch, torch.tensor([3, 0, 3]))
-    assert isinstance(picked, Batch)
+    assert isinstance(picked, QueryBatch)
     assert torch.equal(picked.words, batch.words[[3, 0, 3]])

@@ -13,13 +13,13 @@ import torch
 from torch import Tensor
 
 from ensue import SettingError
-from ensue.nn.transformer import Rows
-from ensue.tasks.suggest.batch import BEGIN, END, FIRST, PADDING, UNKNOWN, Batch, pad
+from ensue.nn.transformer import PackedRows
+from ensue.tasks.suggest.batch import BEGIN, END, FIRST, PADDING, UNKNOWN, QueryBatch, pad
 from ensue.tasks.suggest.decoding import Found, beam_search
 from ensue.tasks.suggest.models.mtn import MTN
 from ensue.tasks.suggest.models.recurrent import HLSTM, Seq2Seq
 from ensue.tasks.suggest.models.transformers import Transformer
-from ensue.tasks.suggest.models.writer import Writer
+from ensue.tasks.suggest.models.writer import QueryWriter
 from ensue.tasks.suggest.prefix import PrefixRule
 from ensue.tasks.suggest.settings import HLSTMSettings, MTNSettings, Search, Seq2SeqSettings, TransformerSettings
 from tests.tasks.suggest.checks import scored, shaken
@@ -51,7 +51,7 @@ def sessions(count: int, seed: int = 0, num_ids: int = NUM_IDS) -> list[list[lis
     ]
 
 
-def suggest(model: Any, batch: Batch, search: Search, **rules: Any) -> Found:
+def suggest(model: Any, batch: QueryBatch, search: Search, **rules: Any) -> Found:
     with torch.no_grad():
         return beam_search(model.writer, model.encode(batch), batch, search, **rules)
 
@@ -82,7 +82,7 @@ def test_with_caches_equals_without_token_for_token(name: str) -> None:
     assert torch.equal(narrow.tokens[:, 0], uncached)
 
 
-def greedy_without_caches(model: Any, batch: Batch, longest: int) -> Tensor:
+def greedy_without_caches(model: Any, batch: QueryBatch, longest: int) -> Tensor:
     """Every next word by reading all words anew; all words that could come are scored as whole queries."""
     rows = len(batch.words)
     written = torch.zeros(rows, longest, dtype=torch.long)
@@ -98,15 +98,15 @@ def greedy_without_caches(model: Any, batch: Batch, longest: int) -> Tensor:
     return written
 
 
-def after(model: Any, batch: Batch, words: Tensor) -> Tensor:
+def after(model: Any, batch: QueryBatch, words: Tensor) -> Tensor:
     """(rows, ids) log-probabilities after some words, from the start, with a new state."""
     memory = model.encode(batch)
     state = model.writer.start(memory)
     read = torch.cat([torch.full((len(words), 1), BEGIN), words], dim=1)
     writer = model.writer
     with torch.no_grad():
-        if isinstance(writer, Writer) and writer.gate is None:
-            states, *_ = writer.states(memory, read, Rows(*read.shape))
+        if isinstance(writer, QueryWriter) and writer.gate is None:
+            states, *_ = writer.states(memory, read, PackedRows(*read.shape))
             return writer.words.log_probabilities(states.view(*read.shape, -1)[:, -1])
         for column in range(read.shape[1]):  # an LSTM has no cache to leave out
             log_shares, state = model.writer.step(memory, state, read[:, column])

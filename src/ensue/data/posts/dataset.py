@@ -24,7 +24,7 @@ from ensue.data.near_copies import components, near_copies
 from ensue.data.posts.documents import open_texts, read_document
 from ensue.data.posts.formats import ARTICLE_ROLES, POST_ROLES, flat_posts, read_post_rows
 from ensue.data.posts.platforms import is_json
-from ensue.data.schema import ReadReport, Source
+from ensue.data.schema import ReadReport, SourceFile
 from ensue.data.table import ReadOptions, Table, extended, nothing, read_together
 from ensue.errors import DataError, SettingError
 from ensue.lines import part_of, plural, quoted
@@ -199,7 +199,7 @@ class Articles:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Counted(Source):
+class RowCounter(SourceFile):
     """A file whose rows are counted."""
 
     rows: int
@@ -218,7 +218,7 @@ _REASONS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class PostsReport(ReadReport, Counted):
+class PostsReport(ReadReport, RowCounter):
     """Report of reading a file of posts or articles."""
 
     @property

@@ -21,7 +21,7 @@ from ensue.data.files import Content, answering
 from ensue.data.histories import Histories, Ids, Index, distinct_numbers, hold_out, offsets_of, ranges
 from ensue.data.queries.formats import read_log
 from ensue.data.queries.personal import looks_personal
-from ensue.data.queries.rows import Rows, count_words, first_arrival, order_rows
+from ensue.data.queries.rows import QueryRows, count_words, first_arrival, order_rows
 from ensue.data.queries.rules import QueryRules, sentences
 from ensue.data.schema import Clocked, ReadReport
 from ensue.data.sequences.sessions import cut
@@ -317,7 +317,7 @@ def _session_names(log: Table, first: Index) -> pl.Series:
     return names.rename("") if names.is_unique().all() else pl.Series(dtype=pl.String)
 
 
-def _collect(log: Table, rows: Rows, sessions: Histories, begins: Index) -> Queries:
+def _collect(log: Table, rows: QueryRows, sessions: Histories, begins: Index) -> Queries:
     """The sessions with a vocabulary of what is left in them, and how many users typed it.
 
     Args:

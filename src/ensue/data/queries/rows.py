@@ -46,7 +46,7 @@ def _matches(text: str, pattern: str) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Rows:
+class QueryRows:
     """The rows with a query and a user, put in order."""
 
     histories: Histories
@@ -64,7 +64,7 @@ class Rows:
     notes: tuple[str, ...]
 
 
-def order_rows(log: Table, rules: QueryRules, options: TimeOptions, without: Collection[str] = ()) -> Rows:
+def order_rows(log: Table, rules: QueryRules, options: TimeOptions, without: Collection[str] = ()) -> QueryRows:
     """Owner after owner in order of appearance, each in order of time.
 
     Args:
@@ -120,7 +120,7 @@ def order_rows(log: Table, rules: QueryRules, options: TimeOptions, without: Col
         notes = (*notes, f"{late:,} of {len(lengths):,} {owner} had decreasing times: sorted by time")
     ids = ids[rows][order].astype(np.int32)
     histories = Histories(ids, offsets, Vocabulary(), times[order] if clock else times)
-    return Rows(
+    return QueryRows(
         histories, rows[order], users if users is None else users[order], values, reasons, clock, dropped, notes
     )
 

@@ -139,7 +139,7 @@ _ROOT = r"(?:(?P<root>[^,\s]+)[,\s]+)?"
 
 
 @dataclass(frozen=True)
-class Cascades:
+class CascadeLayout:
     """A published layout of cascades: pairs of a user and a time on each line."""
 
     name: str
@@ -155,8 +155,8 @@ class Cascades:
     """Shape of a pair for messages, where another than that of the line."""
 
 
-CASCADES: tuple[Cascades, ...] = (
-    Cascades(
+CASCADES: tuple[CascadeLayout, ...] = (
+    CascadeLayout(
         "deephawkes",
         r"^(?P<id>[^\t]*)\t[^\t]*\t(?P<start>[^\t]*)\t[^\t]*\t(?P<pairs>.*)$",
         r"\S+",
@@ -164,28 +164,28 @@ CASCADES: tuple[Cascades, ...] = (
         "id TAB root TAB time TAB number TAB user:seconds …",
         "user/user:seconds",
     ),
-    Cascades(
+    CascadeLayout(
         "forest",
         rf"^{_ROOT}(?P<pairs>[^,\s]+,[^,\s]*,?(?:\s.*)?)$",
         r"\S+",
         r"^(?P<user>[^,]+),(?P<time>[^,]*),?$",
         "user,time",
     ),
-    Cascades(
+    CascadeLayout(
         "ms-hgat",
         rf"^{_ROOT}(?P<pairs>[^,\s]+ +[^,\s]*(?:[,\s].*)?)$",
         r"[^,\s][^,]*",
         r"^(?P<user>\S+)\s+(?P<time>\S+)\s*$",
         "user time",
     ),
-    Cascades(
+    CascadeLayout(
         "topo-lstm",
         r"^(?P<root>\S+)(?P<pairs>(?: +\S+ +\S+)+)$",
         r"\S+ +\S+",
         r"^(?P<user>\S+) +(?P<time>\S+)$",
         "root user time user time …",
     ),
-    Cascades(
+    CascadeLayout(
         "cyan-rnn",
         r"^(?P<id>[^,]*)(?P<pairs>(?:,[^,]*,[^,]*)+)$",
         ",[^,]*,[^,]*",
@@ -195,7 +195,7 @@ CASCADES: tuple[Cascades, ...] = (
 )
 
 
-def read_cascades(content: Content, layout: Cascades) -> Table:
+def read_cascades(content: Content, layout: CascadeLayout) -> Table:
     """Return the events of a file of cascades.
 
     Raises:

@@ -30,7 +30,7 @@ from ensue.data.schema import SequencesReport
 from ensue.data.sequences.batches import Batches, Cursor, Share, find_shares, read_share, write_share
 from ensue.data.sequences.columns import is_user_log
 from ensue.data.sequences.dataset import cut_notes, in_order, pause_of, read_file, report_of, require_times, sorted_note
-from ensue.data.sequences.prepared import FORMAT, Counts, Writer, flush, is_prepared
+from ensue.data.sequences.prepared import FORMAT, LogSize, Writer, flush, is_prepared
 from ensue.data.sequences.rows import is_unordered, remarks_on
 from ensue.data.sequences.sessions import check_gap, cut
 from ensue.data.sequences.sources import LogFile, files_of, keeps_sequences, notes_on_files, sources_of
@@ -66,7 +66,7 @@ def prepare(
     gap: float | None = None,
     merge: bool = False,
     progress: Progress = lambda what, done, total: None,
-) -> tuple[SequencesReport, Counts]:
+) -> tuple[SequencesReport, LogSize]:
     """Write a log as a folder that every reader of sequences maps.
 
     The same call goes on where another was killed, unless the files or the options have changed since.
@@ -255,7 +255,7 @@ def _write(
     gap: float | None,
     progress: Progress,
     plan: dict[str, object],
-) -> tuple[SequencesReport, Counts]:
+) -> tuple[SequencesReport, LogSize]:
     """Write the sorted events, window after window, into the columns of the prepared log."""
     layout = batches.state.layout
     columns = batches.state.columns
@@ -321,7 +321,7 @@ def _place(name: Path, histories: Histories, event: int) -> str:
 
 def _copy(
     path: Path, options: ReadOptions, folder: Path, sort: bool, gap: float | None
-) -> tuple[SequencesReport, Counts]:
+) -> tuple[SequencesReport, LogSize]:
     """A file with a sequence a row: read whole, as ever."""
     histories, report = read_file(path, options, sort=sort, gap=gap)
     writer = Writer(folder)

@@ -46,7 +46,7 @@ def is_prepared(path: Path) -> bool:
 
 
 @dataclass(frozen=True)
-class Counts:
+class LogSize:
     """Size of a prepared log."""
 
     sequences: int
@@ -84,7 +84,7 @@ class Writer:
         self.events += len(histories.ids)
         self.histories += len(histories)
 
-    def finish(self, values: pl.Series, report: SequencesReport, read: dict[str, object]) -> Counts:
+    def finish(self, values: pl.Series, report: SequencesReport, read: dict[str, object]) -> LogSize:
         """Write what is left, the manifest last.
 
         Args:
@@ -107,7 +107,7 @@ class Writer:
             name: {"bytes": (self.folder / name).stat().st_size, "crc32": _sum(self.folder / name)}
             for name in (*_COLUMNS, *_TABLES)
         }
-        counts = Counts(self.histories, self.events, len(values))
+        counts = LogSize(self.histories, self.events, len(values))
         manifest = {
             "ensue": __version__,
             "format": FORMAT,

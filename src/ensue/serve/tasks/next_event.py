@@ -94,7 +94,7 @@ class PredictNext(Predict):
     )
 
 
-class Options(NamedTuple):
+class AnswerOptions(NamedTuple):
     """Options of a request for its answers.
 
     Attributes:
@@ -108,7 +108,7 @@ class Options(NamedTuple):
     rank_unknown: bool = False
 
 
-DEFAULTS = Options()
+DEFAULTS = AnswerOptions()
 
 
 def _questions(body: Predict | Explain | Figure, lists: ListStore) -> Sequence[Question]:
@@ -120,13 +120,13 @@ def _questions(body: Predict | Explain | Figure, lists: ListStore) -> Sequence[Q
             exclude=(*rules.exclude, *map(lists.require, body.exclude_lists)),
             allow=(*rules.allow, *map(lists.require, body.allow_lists)),
         )
-        options = Options(rules, body.exclude_seen, body.rank_unknown)
+        options = AnswerOptions(rules, body.exclude_seen, body.rank_unknown)
     return [Question(record, options) for record in records_of(body)]
 
 
 def _predict(predictor: NextPredictor, kind: Kind, questions: Sequence[Question]) -> list[Answer]:
     """Answer sessions together whose requests treat items of a session alike, each by the rules of its request."""
-    options = [cast(Options, question.options or DEFAULTS) for question in questions]
+    options = [cast(AnswerOptions, question.options or DEFAULTS) for question in questions]
     answers: dict[int, Answer] = {}
     for alike in dict.fromkeys(each[1:] for each in options):
         rows = [row for row, each in enumerate(options) if each[1:] == alike]

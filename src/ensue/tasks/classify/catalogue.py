@@ -5,7 +5,7 @@ Each row of ``MODELS`` is a name, its class (``MODULE:CLASS``, imported when it 
 """
 
 from ensue.registry import Models
-from ensue.tasks.classify.settings import ALIGNMENT, SCHEDULE, CountingSettings, SharedSettings, TextSettings
+from ensue.tasks.classify.settings import ALIGNMENT, SCHEDULE, LinearSettings, SharedTextSettings, TextSettings
 
 _NETWORKS = {
     "centrality": TextSettings(pooling="centrality"),
@@ -23,16 +23,18 @@ _NETWORKS = {
 MODELS = Models(
     "classify",
     {
-        **{name: ("models.centrality:TextClassifier", settings, SCHEDULE) for name, settings in _NETWORKS.items()},
-        "tfidf": ("baselines.tfidf:Tfidf", CountingSettings(), None),
-        "vectors": ("baselines.mean_vectors:MeanVectors", CountingSettings(), None),
-        "majority": ("baselines.majority:Majority", CountingSettings(), None),
+        **{
+            name: ("models.centrality:CentralityClassifier", settings, SCHEDULE) for name, settings in _NETWORKS.items()
+        },
+        "tfidf": ("baselines.tfidf:Tfidf", LinearSettings(), None),
+        "vectors": ("baselines.mean_vectors:MeanVectors", LinearSettings(), None),
+        "majority": ("baselines.majority:Majority", LinearSettings(), None),
     },
 )
 PAIRED: dict[str, dict[str, object]] = {"blend": {"pooling": ALIGNMENT, "tuned": False}}
 """Defaults that differ for pairs. On pairs of SNLI's dev part and counterfactual pairs whose
 first texts were not learned, decomposable attention is right on 63.9 %, centrality on 58.3 %."""
-SHARED = SharedSettings()
+SHARED = SharedTextSettings()
 """Settings that every model has."""
 ABOUT: dict[str, tuple[str, str]] = {
     "centrality": ("a BiLSTM; words weighted by their centrality in an attention graph", "Gong et al., SCIS 2020"),

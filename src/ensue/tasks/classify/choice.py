@@ -16,7 +16,7 @@ import numpy as np
 from ensue import metrics
 from ensue.data.histories import Index
 from ensue.metrics import Floats
-from ensue.tasks.classify.cross_fitting import FOLDS, Data, Unseen, cross_entropy
+from ensue.tasks.classify.cross_fitting import FOLDS, FoldedTexts, Unseen, cross_entropy
 from ensue.tasks.classify.dataset import usable_texts
 from ensue.tasks.classify.ensembles import blend
 from ensue.tasks.classify.state import ClassifyState
@@ -50,7 +50,7 @@ def _cost(state: ClassifyState, scores: Floats, targets: Index) -> float:
     return 1 - held_out_metric(state, scores, targets)
 
 
-def choose_blend(state: ClassifyState, valid: Data, baselines: Mapping[str, Unseen]) -> dict[str, float]:
+def choose_blend(state: ClassifyState, valid: FoldedTexts, baselines: Mapping[str, Unseen]) -> dict[str, float]:
     """Set the weights of the parts of a blend.
 
     Args:
@@ -79,13 +79,13 @@ def choose_blend(state: ClassifyState, valid: Data, baselines: Mapping[str, Unse
     return costs
 
 
-def adds_nothing(state: ClassifyState, valid: Data, baselines: Mapping[str, Unseen]) -> bool:
+def adds_nothing(state: ClassifyState, valid: FoldedTexts, baselines: Mapping[str, Unseen]) -> bool:
     """Return whether the network, as it is now, does not lower the cost of held-out labels in a blend."""
     return _weigh_network(state, valid, baselines)[1] <= 0
 
 
 def _weigh_network(
-    state: ClassifyState, valid: Data, baselines: Mapping[str, Unseen]
+    state: ClassifyState, valid: FoldedTexts, baselines: Mapping[str, Unseen]
 ) -> tuple[dict[str, float], float]:
     """Return the weights of a blend, and by how much the network lowers the cost of held-out labels in it."""
     usable = {name: baselines[name].usable() for name in blend.PARTS if name in baselines}

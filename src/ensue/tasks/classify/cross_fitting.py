@@ -21,7 +21,7 @@ from ensue.significance import significantly_positive
 from ensue.tasks.classify.baselines.tfidf import Lesson, Tfidf
 from ensue.tasks.classify.calibration import temperature
 from ensue.tasks.classify.dataset import Mask, Sides, codes, known, text_hashes
-from ensue.tasks.classify.model import Baseline
+from ensue.tasks.classify.model import TextBaseline
 from ensue.tasks.classify.state import ClassifyState
 from ensue.text.linear import log_softmax
 
@@ -38,7 +38,7 @@ _MIN_GAIN = 1e-3
 """Nats per label that a step must gain: where any line separates the texts, a weaker penalty always gains some."""
 
 
-Make = Callable[[float], Baseline]
+Make = Callable[[float], TextBaseline]
 """Returns an untrained baseline with a strength."""
 
 
@@ -56,7 +56,7 @@ def is_right(scores: Floats, targets: Index) -> Mask:
     return mask
 
 
-class Data(NamedTuple):
+class FoldedTexts(NamedTuple):
     """Encoded texts, the codes of their labels (-1: unknown), the fold of each, and the unit of each."""
 
     sides: Sides
@@ -65,14 +65,14 @@ class Data(NamedTuple):
     units: Index
 
     @classmethod
-    def of(cls, state: ClassifyState, texts: Texts) -> Data:
+    def of(cls, state: ClassifyState, texts: Texts) -> FoldedTexts:
         """Encode labelled texts."""
         return cls(state.encode(texts), codes(texts, state.labels), folds_of(texts, state.seed), units_of(texts))
 
-    def select(self, index: Index) -> Data:
+    def select(self, index: Index) -> FoldedTexts:
         """Return some of the texts."""
         sides = tuple(tokens.select(index) for tokens in self.sides)
-        return Data(sides, self.targets[index], self.folds[index], self.units[index])
+        return FoldedTexts(sides, self.targets[index], self.folds[index], self.units[index])
 
 
 class Unseen(NamedTuple):
@@ -126,7 +126,7 @@ class Unseen(NamedTuple):
 class FittedBaseline(NamedTuple):
     """A baseline with its scores for unseen texts."""
 
-    model: Baseline
+    model: TextBaseline
     strength: float
     unseen: Unseen
     lesson: Lesson | None
@@ -154,7 +154,7 @@ def folds_of(texts: Texts, seed: int) -> Index:
     return shuffled[group_ids] % FOLDS
 
 
-def fit_baseline(make: Make, data: Data, valid: Data, strength: float | None) -> FittedBaseline:
+def fit_baseline(make: Make, data: FoldedTexts, valid: FoldedTexts, strength: float | None) -> FittedBaseline:
     """Fit a baseline at the strength at which other texts are likeliest, or at the given one.
 
     Args:
@@ -181,7 +181,7 @@ def fit_baseline(make: Make, data: Data, valid: Data, strength: float | None) ->
     return best
 
 
-def _out_of_fold(make: Make, strength: float, data: Data, num_labels: int) -> Floats:
+def _out_of_fold(make: Make, strength: float, data: FoldedTexts, num_labels: int) -> Floats:
     """Return (texts, labels) scores of each text by a baseline that was fitted to the other folds."""
     scores = np.zeros((len(data.targets), num_labels))
     for fold in range(FOLDS):
@@ -196,7 +196,7 @@ def _out_of_fold(make: Make, strength: float, data: Data, num_labels: int) -> Fl
 
 
 def _fitted(
-    make: Make, data: Data, valid: Data, strength: float, former: FittedBaseline | None = None
+    make: Make, data: FoldedTexts, valid: FoldedTexts, strength: float, former: FittedBaseline | None = None
 ) -> FittedBaseline:
     """Fit a baseline; ``former`` is the same one at another strength."""
     baseline = make(strength)

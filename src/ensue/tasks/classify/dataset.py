@@ -24,7 +24,7 @@ Sides = tuple[Tokens, ...]
 """The texts; of pairs, the first texts and the second texts."""
 
 
-class Remembered(NamedTuple):
+class RememberedTexts(NamedTuple):
     """Held-out texts that are stored in a folder as ids of words, to test updates on."""
 
     sides: Sides
@@ -48,14 +48,14 @@ def known(targets: Index) -> Mask:
     return targets >= 0 if targets.ndim == 1 else np.ones(len(targets), np.bool_)
 
 
-def sampled(sides: Sides, targets: Index, num: int, seed: int) -> Remembered | None:
+def sampled(sides: Sides, targets: Index, num: int, seed: int) -> RememberedTexts | None:
     """Return at most ``num`` usable texts at random; ``None`` for none."""
     # Updates of models of sets are not tested: their folders store no texts.
     usable = np.flatnonzero(usable_texts(sides, targets) & (targets.ndim == 1))
     rows = np.sort(np.random.default_rng(seed).permutation(usable)[:num])
     if not len(rows):
         return None
-    return Remembered(tuple(replace(tokens.select(rows), words=None) for tokens in sides), targets[rows])
+    return RememberedTexts(tuple(replace(tokens.select(rows), words=None) for tokens in sides), targets[rows])
 
 
 class Chunks:

@@ -18,10 +18,10 @@ from ensue.nn.pooling import Pooled
 from ensue.store.folder import write_file
 from ensue.tasks.classify.baselines.mean_vectors import MeanVectors
 from ensue.tasks.classify.choice import held_out_metric
-from ensue.tasks.classify.cross_fitting import Data, Unseen
+from ensue.tasks.classify.cross_fitting import FoldedTexts, Unseen
 from ensue.tasks.classify.ensembles import blend
-from ensue.tasks.classify.model import Network
-from ensue.tasks.classify.models.centrality import TextClassifier
+from ensue.tasks.classify.model import TextNetwork
+from ensue.tasks.classify.models.centrality import CentralityClassifier
 from ensue.tasks.classify.neural import run
 from ensue.tasks.classify.passages import PassageBatches
 from ensue.tasks.classify.settings import LEARNED_DIM, TextSettings
@@ -39,7 +39,11 @@ _MIN_WEIGHT = 0.01  # of the baseline, which scores are divided by
 
 
 def fit(
-    state: ClassifyState, data: Data, valid: Data, checkpoint: Checkpoint, is_behind: Callable[[], bool] | None
+    state: ClassifyState,
+    data: FoldedTexts,
+    valid: FoldedTexts,
+    checkpoint: Checkpoint,
+    is_behind: Callable[[], bool] | None,
 ) -> Generator[Report, None, None]:
     """Train a new network; it ends with its best weights, or where it is behind.
 
@@ -56,7 +60,7 @@ def fit(
     state.model = _new_network(state)
     state.optimizer = state.new_optimizer()
     passages, valid_passages = (state.passages(texts.sides, texts.targets) for texts in (data, valid))
-    log = Log(checkpoint)
+    log = EpochLog(checkpoint)
     reports = train_network(
         state,
         passages,
@@ -75,7 +79,7 @@ def fit(
     _scale(state, valid)
 
 
-def _new_network(state: ClassifyState) -> Network:
+def _new_network(state: ClassifyState) -> TextNetwork:
     """Return an untrained network that starts from the vectors of the file, if there is one."""
     if state.encoder is not None:
         return state.new_network(0, state.encoder.dim)
@@ -93,7 +97,7 @@ def _new_network(state: ClassifyState) -> Network:
     return network
 
 
-def _scale(state: ClassifyState, valid: Data) -> None:
+def _scale(state: ClassifyState, valid: FoldedTexts) -> None:
     """Weigh a network that is added to the mean-vector baseline.
 
     It gets weight 0 unless held-out labels are significantly likelier with it. In a blend the weights do that.
@@ -102,7 +106,7 @@ def _scale(state: ClassifyState, valid: Data) -> None:
     baseline = state.counting.get("vectors")
     is_added = isinstance(state.settings, TextSettings) and state.settings.residual and state.model_name != "blend"
     is_added = is_added and not state.metadata.sets  # weights are learned from labels that exclude each other
-    if baseline is None or not is_added or not isinstance(network, TextClassifier):
+    if baseline is None or not is_added or not isinstance(network, CentralityClassifier):
         return
     sides, targets = valid.sides, valid.targets
     baseline_scores = baseline.scores(sides) / state.metadata.temperature["vectors"]
@@ -118,7 +122,7 @@ def _scale(state: ClassifyState, valid: Data) -> None:
         state.metadata.notes.append("the network does not improve on the mean of the vectors on the validation texts")
 
 
-class Log:
+class EpochLog:
     """Log of each epoch, stored next to the checkpoint, so that a killed run loses nothing.
 
     Args:

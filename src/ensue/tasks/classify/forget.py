@@ -10,7 +10,7 @@ import numpy as np
 from ensue.data.texts import Texts
 from ensue.learning.life import Forgotten, note_remaining_words, remove_examples, remove_hashes, remove_words
 from ensue.store.pack import TABLES
-from ensue.tasks.classify.dataset import Remembered, Sides, text_hashes
+from ensue.tasks.classify.dataset import RememberedTexts, Sides, text_hashes
 from ensue.tasks.classify.state import ClassifyState
 from ensue.text.tokens import rows_of_tokens
 
@@ -41,7 +41,7 @@ def forget_users(
         sides, targets = state.remembered
         my_rows = {*_rows(my_sides)}
         stays = np.array([row not in my_rows for row in _rows(sides)], np.bool_)
-        remaining = Remembered(tuple(side.select(np.flatnonzero(stays)) for side in sides), targets[stays])
+        remaining = RememberedTexts(tuple(side.select(np.flatnonzero(stays)) for side in sides), targets[stays])
         state.remembered = remaining if stays.any() else None
         forgotten.add(TABLES, "remembered texts", int((~stays).sum()))
     if complete:

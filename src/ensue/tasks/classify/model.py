@@ -12,7 +12,7 @@ from ensue.tasks.classify.dataset import Sides
 if TYPE_CHECKING:  # of networks alone
     from torch import Tensor, nn
 
-    from ensue.tasks.classify.passages import Batch, Output
+    from ensue.tasks.classify.passages import PooledOutput, TextBatch
 
 
 class Shape(NamedTuple):
@@ -27,14 +27,14 @@ class Shape(NamedTuple):
 
 
 @runtime_checkable
-class Network(Protocol):
+class TextNetwork(Protocol):
     """An ``nn.Module`` that is made of ``(settings, shape)``; its ``table`` holds the vectors of words."""
 
-    def __call__(self, batch: Batch) -> Output:
+    def __call__(self, batch: TextBatch) -> PooledOutput:
         """Scores (records, labels) before normalising, and what was pooled on the way."""
         ...
 
-    def loss(self, batch: Batch) -> Tensor:
+    def loss(self, batch: TextBatch) -> Tensor:
         """The mean over the batch's records, in nats."""
         ...
 
@@ -51,7 +51,7 @@ class Network(Protocol):
         ...
 
 
-class Baseline(Protocol):
+class TextBaseline(Protocol):
     """Model that scores texts without a network."""
 
     def count(self, sides: Sides, targets: Index) -> None:
@@ -71,4 +71,4 @@ class Baseline(Protocol):
         ...
 
 
-Model: TypeAlias = Network | Baseline
+Model: TypeAlias = TextNetwork | TextBaseline

@@ -15,8 +15,8 @@ import torch
 from ensue.data.histories import Index, ranges
 from ensue.learning.state import evaluating
 from ensue.metrics import Floats
-from ensue.tasks.classify.model import Network
-from ensue.tasks.classify.passages import Batch, Output, PassageBatches
+from ensue.tasks.classify.model import TextNetwork
+from ensue.tasks.classify.passages import PassageBatches, PooledOutput, TextBatch
 
 GROUP_WORDS = 6000
 """Number of words of a batch in prediction."""
@@ -24,7 +24,7 @@ Graph = tuple[tuple[float, ...], ...]
 Task = TypeVar("Task")
 
 
-def scores(network: Network, passages: PassageBatches, num_labels: int, device: torch.device) -> Floats:
+def scores(network: TextNetwork, passages: PassageBatches, num_labels: int, device: torch.device) -> Floats:
     """Return scores before temperature and softmax, (records, labels)."""
     totals = np.zeros((len(passages), num_labels))
 
@@ -37,7 +37,7 @@ def scores(network: Network, passages: PassageBatches, num_labels: int, device: 
     return totals
 
 
-def run(network: Network, batch: Batch, device: torch.device) -> Output:
+def run(network: TextNetwork, batch: TextBatch, device: torch.device) -> PooledOutput:
     """Return the output of the network for a batch, in evaluation mode."""
     with torch.inference_mode():
         return evaluating(network)(batch.to(device))
@@ -65,7 +65,7 @@ def run_parallel(run: Callable[[Task], None], parts: Iterable[Task]) -> None:
             torch.set_num_threads(threads)  # the threads of the pool have set it for all that start later
 
 
-def attention(network: Network, passages: PassageBatches, device: torch.device) -> Floats:
+def attention(network: TextNetwork, passages: PassageBatches, device: torch.device) -> Floats:
     """Return the attention weights of the poolings, (words of all sides,)."""
     weights = np.zeros(len(passages.ids))
     for index in passages.groups():
@@ -74,7 +74,9 @@ def attention(network: Network, passages: PassageBatches, device: torch.device) 
     return weights
 
 
-def _add_attention(passages: PassageBatches, index: Index, batch: Batch, output: Output, weights: Floats) -> None:
+def _add_attention(
+    passages: PassageBatches, index: Index, batch: TextBatch, output: PooledOutput, weights: Floats
+) -> None:
     """Write the attention weights of the words of some records into those of all words."""
     numbers = passages.passages(index)
     passage_weights = batch.shares.double().numpy()
@@ -96,7 +98,7 @@ def _add_attention(passages: PassageBatches, index: Index, batch: Batch, output:
         weights[positions[mask]] = word_weights[mask]
 
 
-def graphs(network: Network, passages: PassageBatches, device: torch.device) -> tuple[dict[int, Graph], Graph]:
+def graphs(network: TextNetwork, passages: PassageBatches, device: torch.device) -> tuple[dict[int, Graph], Graph]:
     """Return the word graph of each passage of a single record, and the graph between its passages."""
     batch = passages.batch(np.arange(1))
     output = run(network, batch, device)

@@ -28,7 +28,7 @@ MAX_PAIRS = 2**22
 """Maximum number of pairs of words of a block: the word graph of a block takes 16 MB."""
 
 
-class Batch(NamedTuple):
+class TextBatch(NamedTuple):
     """Texts, or pairs of them: the first texts of all pairs come before the second ones.
 
     Attributes:
@@ -56,16 +56,16 @@ class Batch(NamedTuple):
         """Number of labelled records: the weight of this batch's mean loss."""
         return int(self.targets.shape[0])
 
-    def to(self, device: torch.device) -> Batch:
+    def to(self, device: torch.device) -> TextBatch:
         """Return the batch on another device."""
         words, sentences = (tuple(block.to(device) for block in blocks) for blocks in (self.words, self.sentences))
         owners, shares, targets = (tensor.to(device) for tensor in (self.owners, self.shares, self.targets))
         vectors = None if self.vectors is None else self.vectors.to(device, non_blocking=True)
         below = None if self.below is None else self.below.to(device, non_blocking=True)
-        return Batch(words, sentences, owners, shares, self.num_texts, targets, vectors, below)
+        return TextBatch(words, sentences, owners, shares, self.num_texts, targets, vectors, below)
 
 
-class Output(NamedTuple):
+class PooledOutput(NamedTuple):
     """Scores before normalising, (records, labels), and what was pooled on the way, block by block."""
 
     scores: Tensor
@@ -97,7 +97,7 @@ class PassageBatches(Passages):
         """The words of some passages."""
         return padded_blocks(self.starts[chosen], self.sizes[chosen], self.ids, MAX_WORDS, MAX_PAIRS)
 
-    def batch(self, index: Index) -> Batch:
+    def batch(self, index: Index) -> TextBatch:
         """The records ``index`` as padded tensors on the CPU."""
         texts = self.texts(index)
         counts = self.first[texts + 1] - self.first[texts]
@@ -112,7 +112,7 @@ class PassageBatches(Passages):
             sizes = self.sizes[numbers]
         # The parts of a text that was cut are averaged by their number of items.
         shares = sizes / np.bincount(owners, sizes, len(texts))[owners]
-        return Batch(
+        return TextBatch(
             self.blocks(numbers),
             sentences,
             torch.from_numpy(owners),
@@ -153,7 +153,7 @@ class SentencePassages(PassageBatches):
         """None: words are not looked at."""
         return ()
 
-    def batch(self, index: Index) -> Batch:
+    def batch(self, index: Index) -> TextBatch:
         """The records ``index`` as padded tensors on the CPU, with the vectors of their passages."""
         return super().batch(index)._replace(vectors=self.vectors[self.numbers[self.passages(index)].astype(np.int64)])
 

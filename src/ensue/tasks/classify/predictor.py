@@ -27,7 +27,7 @@ from ensue.tasks.classify.baselines.mean_vectors import MeanVectors
 from ensue.tasks.classify.baselines.tfidf import Tfidf
 from ensue.tasks.classify.catalogue import COUNTING
 from ensue.tasks.classify.catalogue import MODELS as CATALOGUE
-from ensue.tasks.classify.dataset import Remembered, codes, text_hashes
+from ensue.tasks.classify.dataset import RememberedTexts, codes, text_hashes
 from ensue.tasks.classify.ensembles import blend
 from ensue.tasks.classify.state import ClassifyState
 from ensue.text.tokens import Tokenizer
@@ -37,7 +37,7 @@ from ensue.vocabulary import FIRST
 
 
 @dataclass(eq=False)
-class Fitted:
+class FittedClassifier:
     """Fitted values in a folder of a classifier, without the weights of the network.
 
     Attributes:
@@ -52,7 +52,7 @@ class Fitted:
     majority: Majority
     tfidf: Tfidf | None = None
     vectors: MeanVectors | None = None
-    remembered: Remembered | None = None
+    remembered: RememberedTexts | None = None
 
     def __post_init__(self) -> None:
         """Check that everything is of the same words and labels.
@@ -82,9 +82,9 @@ class Fitted:
                 raise ValueError("remembered: the texts and their labels differ in number")
 
 
-def collect(state: ClassifyState) -> Fitted:
+def collect(state: ClassifyState) -> FittedClassifier:
     """Return the fitted values of a classifier."""
-    return Fitted(state.tokenizer, state.train_prints, remembered=state.remembered, **state.counting)  # type: ignore[arg-type]
+    return FittedClassifier(state.tokenizer, state.train_prints, remembered=state.remembered, **state.counting)  # type: ignore[arg-type]
 
 
 def shown(state: ClassifyState) -> dict[str, object]:
@@ -92,7 +92,7 @@ def shown(state: ClassifyState) -> dict[str, object]:
     return {"words": len(state.tokenizer.vocabulary) - FIRST}
 
 
-def restore(state: ClassifyState, fitted: Fitted, folder: Path) -> None:
+def restore(state: ClassifyState, fitted: FittedClassifier, folder: Path) -> None:
     """Give a new state the fitted values and the network of a folder."""
     metadata = state.metadata
     if state.encoder is not None and metadata.encoder is None:
@@ -143,7 +143,7 @@ class ClassifyPredictor(ClassifyState):
     """Predictor of the label of a text, or of a pair of texts: see :class:`ClassifyState` for its arguments."""
 
     data_type = Texts
-    folders = Folders(Fitted, collect, restore, stored_data, shown)
+    folders = Folders(FittedClassifier, collect, restore, stored_data, shown)
 
     def fit(
         self, data: Texts, valid: Texts | None = None, *, checkpoint: Path | None = None, resume: bool = False

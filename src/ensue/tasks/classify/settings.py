@@ -13,7 +13,7 @@ from ensue.settings import Count, Positive, Settings, Share, Size, one_of
 
 
 @dataclass(frozen=True, kw_only=True)
-class SharedSettings(Settings):
+class SharedTextSettings(Settings):
     """Settings that every model of the task has."""
 
     remembered: Count = 200
@@ -24,7 +24,7 @@ class SharedSettings(Settings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CountingSettings(Settings):
+class LinearSettings(Settings):
     """Settings of the linear models and of ``majority``."""
 
     strength: Positive = 1.0

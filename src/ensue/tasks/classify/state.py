@@ -24,10 +24,10 @@ from ensue.tasks.classify.baselines.majority import Majority
 from ensue.tasks.classify.baselines.mean_vectors import MeanVectors
 from ensue.tasks.classify.baselines.tfidf import Tfidf
 from ensue.tasks.classify.catalogue import BEST, MODELS, PAIRED, SHARED
-from ensue.tasks.classify.dataset import Mask, Remembered, Sides, text_hashes, word_counts
+from ensue.tasks.classify.dataset import Mask, RememberedTexts, Sides, text_hashes, word_counts
 from ensue.tasks.classify.ensembles import blend
-from ensue.tasks.classify.model import Baseline, Model, Network, Shape
-from ensue.tasks.classify.settings import TABLE_2, CountingSettings, TextSettings
+from ensue.tasks.classify.model import Model, Shape, TextBaseline, TextNetwork
+from ensue.tasks.classify.settings import TABLE_2, LinearSettings, TextSettings
 from ensue.text.encoder import Encoder
 from ensue.text.linear import log_softmax, sigmoid
 from ensue.text.tokens import Tokenizer
@@ -47,7 +47,7 @@ Scale = Annotated[float, Field(ge=1e-12, le=1e12)]
 
 
 @dataclass(kw_only=True)
-class Metadata(SharedMetadata):
+class ClassifierMetadata(SharedMetadata):
     """Training data of a classifier, and its results on held-out texts."""
 
     texts: Count
@@ -84,7 +84,7 @@ class Metadata(SharedMetadata):
     """By model, the probability from which each label is predicted, where texts have sets of labels."""
 
 
-class ClassifyState(State[Network]):
+class ClassifyState(State[TextNetwork]):
     """A text classifier: see :class:`~ensue.learning.state.State` for its arguments."""
 
     task = "classify"
@@ -105,15 +105,15 @@ class ClassifyState(State[Network]):
         self.tokenizer = Tokenizer()
         """Splits texts into words and holds their ids."""
         self.model: Model | None = None
-        self.counting: dict[str, Baseline] = {}
+        self.counting: dict[str, TextBaseline] = {}
         """The baselines, by name."""
-        self.metadata: Metadata = Metadata(
+        self.metadata: ClassifierMetadata = ClassifierMetadata(
             texts=0, labels=[], paired=False, architecture="flat", temperature={}, strength={}, calibration_error={},
             validation_accuracy={}, notes=[],
         )  # fmt: skip
         self.train_prints: Index = np.zeros(0, np.int64)
         """(distinct training texts,) hashes, by which test texts among the training data are detected."""
-        self.remembered: Remembered | None = None
+        self.remembered: RememberedTexts | None = None
         """Held-out texts with the codes of their labels, on which updates are tested."""
 
     def select_model(self, name: str, architecture: str = "flat", sized: Mapping[str, object] | None = None) -> None:
@@ -127,7 +127,7 @@ class ClassifyState(State[Network]):
         changes |= self.options
         self.model_name = name
         changes = {key: value for key, value in changes.items() if key in names}
-        self.settings: TextSettings | CountingSettings
+        self.settings: TextSettings | LinearSettings
         self.settings, self.schedule = changed(changes, settings, schedule)
         encoder = getattr(self.settings, "encoder", None)
         self.encoder = None if encoder is None else self.encoder or Encoder(encoder, self.device)
@@ -246,13 +246,13 @@ class ClassifyState(State[Network]):
         undecayed = [self.module.get_parameter("table.weight")]
         return optimizer.make_optimizer(self.module, self.schedule, undecayed=undecayed)
 
-    def make_network(self, num_words: int, dim: int) -> Network:
+    def make_network(self, num_words: int, dim: int) -> TextNetwork:
         """Return an untrained network where torch makes tensors."""
         shape = Shape(num_words, dim, len(self.labels), self.architecture)
-        network: Network = MODELS[self.model_name].make(self.settings, shape)
+        network: TextNetwork = MODELS[self.model_name].make(self.settings, shape)
         return network
 
-    def new_baseline(self, name: str, strength: float, matrix: npt.NDArray[np.float32] | None = None) -> Baseline:
+    def new_baseline(self, name: str, strength: float, matrix: npt.NDArray[np.float32] | None = None) -> TextBaseline:
         """Return an untrained baseline.
 
         Args:

@@ -23,7 +23,7 @@ from ensue.tasks.classify.baselines.mean_vectors import MeanVectors
 from ensue.tasks.classify.calibration import calibration_error, temperature, thresholds
 from ensue.tasks.classify.catalogue import COUNTING, MODELS
 from ensue.tasks.classify.choice import adds_nothing, choose_blend, decide
-from ensue.tasks.classify.cross_fitting import Data, Unseen, fit_baseline
+from ensue.tasks.classify.cross_fitting import FoldedTexts, Unseen, fit_baseline
 from ensue.tasks.classify.dataset import Sides, codes, known, sampled, text_hashes, usable_texts
 from ensue.tasks.classify.ensembles import blend
 from ensue.tasks.classify.settings import (
@@ -32,11 +32,11 @@ from ensue.tasks.classify.settings import (
     MAX_EPOCHS_OF_BEST,
     SCHEDULE,
     WIDTHS_WITHOUT_VECTORS,
-    CountingSettings,
+    LinearSettings,
     TextSettings,
     schedule_for,
 )
-from ensue.tasks.classify.state import ClassifyState, Metadata
+from ensue.tasks.classify.state import ClassifierMetadata, ClassifyState
 from ensue.text.linear import sigmoid
 from ensue.text.tokens import split_words
 from ensue.text.vectors import fit_tokenizer, initial_vectors
@@ -88,8 +88,8 @@ def train(state: ClassifyState, split: Split[Texts], checkpoint: Checkpoint) -> 
     assert split.valid is not None
     _fit_vocabulary(state, split.train if state.schedule is not None or split.full is None else split.full)
     state.metadata.notes += split.notes
-    data = Data.of(state, split.train)
-    valid = Data.of(state, split.valid)
+    data = FoldedTexts.of(state, split.train)
+    valid = FoldedTexts.of(state, split.valid)
     _note_cuts(state, data.sides)
     baseline_scores = _fit_baselines(state, data, valid)
     if state.schedule is None:
@@ -194,7 +194,7 @@ def _fit_vocabulary(state: ClassifyState, data: Texts) -> None:
         extra_words=settings.extra_words,
     )
     state.train_prints = np.unique(text_hashes(data))
-    state.metadata = Metadata(
+    state.metadata = ClassifierMetadata(
         texts=len(data), labels=labels, paired=data.paired, architecture=architecture, temperature={}, strength={},
         calibration_error={}, validation_accuracy={}, notes=[],
         encoder=None if state.encoder is None else state.encoder.probe(), sets=data.multilabel,
@@ -227,7 +227,7 @@ def _note_cuts(state: ClassifyState, sides: Sides) -> None:
         )
 
 
-def _fit_baselines(state: ClassifyState, data: Data, valid: Data) -> dict[str, Unseen]:
+def _fit_baselines(state: ClassifyState, data: FoldedTexts, valid: FoldedTexts) -> dict[str, Unseen]:
     """Fit the baselines, and return the scores of each for texts that it was not trained on."""
     if missing := int((~known(valid.targets)).sum()):
         state.metadata.notes.append(
@@ -259,7 +259,7 @@ def _strength(state: ClassifyState, name: str) -> float | None:
     """Return the strength set for a baseline; 1 for one without that setting."""
     settings = state.settings
     is_set = name == state.model_name and state.options.get("strength") is not None
-    if is_set and isinstance(settings, CountingSettings):
+    if is_set and isinstance(settings, LinearSettings):
         return settings.strength
     return 1.0 if name == "majority" else None
 
@@ -276,7 +276,7 @@ def _matrix(state: ClassifyState) -> npt.NDArray[np.float32] | None:
     return matrix
 
 
-def _calibrate(state: ClassifyState, name: str, valid: Data) -> None:
+def _calibrate(state: ClassifyState, name: str, valid: FoldedTexts) -> None:
     """Fit the temperature of a network to held-out texts, and note its accuracy and calibration error there."""
     usable = usable_texts(valid.sides, valid.targets)
     scores = state.raw_scores(valid.sides, None if name == state.model_name else name)
@@ -292,7 +292,7 @@ def _note_thresholds(state: ClassifyState, name: str, scores: Floats, targets: I
         state.metadata.thresholds[name] = thresholds(probabilities, targets).tolist()
 
 
-def _note_accuracy(state: ClassifyState, name: str, valid: Data) -> None:
+def _note_accuracy(state: ClassifyState, name: str, valid: FoldedTexts) -> None:
     probabilities = state.probabilities(valid.sides, None if name == state.model_name else name)
     is_right = probabilities.argmax(1) == valid.targets if valid.targets.ndim == 1 else None
     if is_right is None:

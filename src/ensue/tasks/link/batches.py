@@ -26,7 +26,7 @@ CHECKED = 256
 """Pairs whose loss is taken together at most, outside training."""
 
 
-class Batch(NamedTuple):
+class LinkBatch(NamedTuple):
     """Articles, posts, and every relation between them that the data knows.
 
     Attributes:
@@ -44,13 +44,13 @@ class Batch(NamedTuple):
         """Number of related pairs: the weight of this batch's mean loss."""
         return int(self.related.sum())
 
-    def to(self, device: torch.device) -> Batch:
+    def to(self, device: torch.device) -> LinkBatch:
         """Return the batch on another device."""
         articles, posts = (tuple(block.to(device) for block in blocks) for blocks in (self.articles, self.posts))
-        return Batch(articles, posts, self.related.to(device))
+        return LinkBatch(articles, posts, self.related.to(device))
 
 
-class Words(NamedTuple):
+class DistinctWords(NamedTuple):
     """A block as an encoder reads it: each distinct word once, and where it stands.
 
     What is made of a word alone, such as its projections, is made once a distinct word and then spread.
@@ -138,11 +138,11 @@ class Links:
         size = max(1, min(targets, CHECKED))
         return (np.arange(low, min(low + size, len(self))) for low in range(0, len(self), size))
 
-    def batch(self, index: Index) -> Batch:
+    def batch(self, index: Index) -> LinkBatch:
         """The texts of some pairs, each once, with all their relations, on the CPU."""
         articles, posts = (np.unique(self.pairs[index, side]) for side in (0, 1))
         related = torch.from_numpy(self.related(articles, posts))
-        return Batch(text_blocks(self.articles, articles), text_blocks(self.posts, posts), related)
+        return LinkBatch(text_blocks(self.articles, articles), text_blocks(self.posts, posts), related)
 
     def related(self, articles: Index, posts: Index) -> npt.NDArray[np.bool_]:
         """(articles, posts) whether the post of the column is about the article of the row."""

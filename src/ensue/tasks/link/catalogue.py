@@ -5,7 +5,7 @@ Each row of ``MODELS`` is a name, its class (``MODULE:CLASS``, imported when it 
 """
 
 from ensue.registry import Models
-from ensue.tasks.link.settings import FROM_ARTICLES, SCHEDULE, LinkSettings, SbertSettings, SharedSettings
+from ensue.tasks.link.settings import FROM_ARTICLES, SCHEDULE, LinkSettings, SbertSettings, SharedLinkSettings
 
 MODELS = Models(
     "link",
@@ -26,7 +26,7 @@ MODELS = Models(
         "bm25": ("", None, None),
     },
 )
-SHARED = SharedSettings()
+SHARED = SharedLinkSettings()
 """Settings that every model has."""
 ABOUT: dict[str, tuple[str, str]] = {
     "best": ("weighted ensemble of word, character and topic scores, with a network or an encoder if named", ""),

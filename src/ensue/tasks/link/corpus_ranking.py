@@ -22,7 +22,7 @@ from ensue.tasks.link.cut import SuggestedCut, suggested_cut
 from ensue.tasks.link.folds import folds_of
 from ensue.tasks.link.link_metrics import AtCut, Calibration, Mask, at_counts, calibrate, cross_fitted
 from ensue.tasks.link.quotes import Quotes
-from ensue.tasks.link.review.reranker import Reranker
+from ensue.tasks.link.review.reranker import ReviewReranker
 from ensue.tasks.link.review.review import start_odds
 from ensue.tasks.link.scores import scores_of
 from ensue.tasks.link.state import LinkState
@@ -154,7 +154,7 @@ class RankedCorpus:
         """
         if not len(read):
             return replace(self, votes=votes or {})
-        odds = Reranker(start, rows).odds(read, labels).copy()
+        odds = ReviewReranker(start, rows).odds(read, labels).copy()
         # Read posts are certain, and come first or last.
         odds[read] = np.where(labels, np.inf, -np.inf)
         probabilities = 1 / (1 + np.exp(-np.clip(odds, -500, 500)))

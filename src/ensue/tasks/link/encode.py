@@ -17,7 +17,7 @@ from ensue.nn.validation import require_ids, require_table
 from ensue.tasks.link.article_index import ArticleIndex
 from ensue.tasks.link.pieces import PIECES
 from ensue.tasks.link.settings import LinkSettings
-from ensue.tasks.link.state import LinkState, Remembered
+from ensue.tasks.link.state import LinkState, RememberedPosts
 from ensue.text.encoder import Vectors
 from ensue.text.lexical import COUNTED, Cells, Counted, counted_terms
 from ensue.text.terms import Terms
@@ -69,7 +69,7 @@ def encode_post_texts(state: LinkState, texts: pl.Series, name: str) -> EncodedP
     return EncodedPosts(len(texts), TermsOf(texts), vectors)
 
 
-def encode_remembered(state: LinkState, posts: Remembered, rows: slice | Index) -> EncodedPosts:
+def encode_remembered(state: LinkState, posts: RememberedPosts, rows: slice | Index) -> EncodedPosts:
     """Return some remembered posts as numbers; a network encodes their words again."""
     selected = posts.select(rows)
     vectors = selected.vectors if selected.tokens is None else state.network.vectors(selected.tokens)
@@ -99,7 +99,7 @@ def kinds_of(name: str) -> tuple[Counted, ...]:
     return COUNTED if name == "best" else COUNTED[:1] if name in LEXICAL else ()
 
 
-def require_remembered(state: LinkState, posts: Remembered) -> None:
+def require_remembered(state: LinkState, posts: RememberedPosts) -> None:
     """Check the remembered posts of a folder.
 
     Raises:

@@ -13,7 +13,7 @@ from ensue.learning.life import Forgotten, note_remaining_words, remove_examples
 from ensue.store.pack import TABLES
 from ensue.tasks.link.encode import terms_of
 from ensue.tasks.link.link_metrics import Mask
-from ensue.tasks.link.state import LinkState, Remembered
+from ensue.tasks.link.state import LinkState, RememberedPosts
 from ensue.tasks.link.sync import index_of
 from ensue.tasks.link.train import training_hashes
 from ensue.tasks.link.vector_index import VectorIndex
@@ -78,7 +78,7 @@ def forget_users(
     return forgotten
 
 
-def _held_by(state: LinkState, remembered: Remembered, posts: Posts) -> Mask:
+def _held_by(state: LinkState, remembered: RememberedPosts, posts: Posts) -> Mask:
     """Return whether each remembered post is one of some posts, by what the folder holds of it."""
     if remembered.vectors is not None:
         same: Mask = (remembered.vectors @ state.vectors(posts.texts).T).max(axis=1) >= SAME

@@ -18,7 +18,7 @@ from ensue.tasks.link.folds import FOLDS, folds_of
 from ensue.tasks.link.link_metrics import at_cut, by_row, calibrate, cross_fitted
 from ensue.tasks.link.scores import LEARNED, features, names_of, scores_of
 from ensue.tasks.link.settings import LinkSettings
-from ensue.tasks.link.state import LinkState, Remembered, Validation
+from ensue.tasks.link.state import LinkState, RememberedPosts, Validation
 from ensue.text.lexical import chosen_terms
 
 EVEN = 0.5
@@ -135,7 +135,7 @@ def fit_probabilities(state: LinkState, labelled: Corpus, scores: Floats | None 
     )
 
 
-def remember(state: LinkState, held: Corpus, num: int) -> Remembered | None:
+def remember(state: LinkState, held: Corpus, num: int) -> RememberedPosts | None:
     """At most ``num`` held-out posts that have a word and an article of the index, drawn at random; ``None`` for none.
 
     Args:
@@ -155,4 +155,4 @@ def remember(state: LinkState, held: Corpus, num: int) -> Remembered | None:
         tokens = state.encode(texts)
     elif state.has_vectors():
         vectors = state.vectors(texts)
-    return Remembered(len(sampled), selected.pairs, terms_of(texts, state.model_name), tokens, vectors)
+    return RememberedPosts(len(sampled), selected.pairs, terms_of(texts, state.model_name), tokens, vectors)

@@ -34,7 +34,7 @@ from ensue.tasks.link.encode import require_remembered
 from ensue.tasks.link.link_metrics import Calibration
 from ensue.tasks.link.scores import LinkScores, names_of
 from ensue.tasks.link.settings import LinkSettings, SbertSettings
-from ensue.tasks.link.state import LinkState, Remembered
+from ensue.tasks.link.state import LinkState, RememberedPosts
 from ensue.tasks.link.train import training_hashes
 from ensue.text.encoder import Encoder, Vectors
 from ensue.text.latent import Latent
@@ -54,7 +54,7 @@ _COLUMNS = ("bodies", "titles", "ids")
 
 
 @dataclass(eq=False)
-class Fitted:
+class FittedLinker:
     """Fitted values in a folder of a linker, without its articles and the weights of the network.
 
     Attributes are those of :class:`~ensue.tasks.link.state.LinkState` and, of its index of articles, of
@@ -73,7 +73,7 @@ class Fitted:
     prior_strength: Number
     neighbour_weight: Number
     calibration: Calibration | None = None
-    remembered: Remembered | None = None
+    remembered: RememberedPosts | None = None
 
     def __post_init__(self) -> None:
         """Check that the tables are whole.
@@ -94,10 +94,10 @@ _OF_STATE = (
 _OF_INDEX = ("terms", "latent", "vectors")
 
 
-def collect(state: LinkState) -> Fitted:
+def collect(state: LinkState) -> FittedLinker:
     """Return the fitted values of a linker."""
     index = state.article_index
-    return Fitted(
+    return FittedLinker(
         **{name: getattr(state, name) for name in _OF_STATE}, **{name: getattr(index, name) for name in _OF_INDEX}
     )
 
@@ -120,7 +120,7 @@ def files(state: LinkState) -> Contents:
     return {"articles.parquet": buffer.getvalue()}
 
 
-def restore(state: LinkState, fitted: Fitted, path: Path) -> None:
+def restore(state: LinkState, fitted: FittedLinker, path: Path) -> None:
     """Give a new state the fitted values, the articles and the network of a folder."""
     for name in _OF_STATE:
         setattr(state, name, getattr(fitted, name))
@@ -179,7 +179,7 @@ class LinkPredictor(LinkState):
     """Says which articles a post is about, and which posts belong to a story; arguments as of :class:`LinkState`."""
 
     data_type = Corpus
-    folders = Folders(Fitted, collect, restore, stored_data, shown, files)
+    folders = Folders(FittedLinker, collect, restore, stored_data, shown, files)
 
     def fit(
         self, data: Corpus, valid: Corpus | None = None, *, checkpoint: Path | None = None, resume: bool = False

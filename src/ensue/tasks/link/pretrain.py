@@ -34,7 +34,7 @@ from ensue.data.posts.dataset import Articles
 from ensue.learning.state import module_of
 from ensue.lines import plural
 from ensue.schedule import Schedule
-from ensue.tasks.link.batches import Batch, text_blocks
+from ensue.tasks.link.batches import LinkBatch, text_blocks
 from ensue.tasks.link.models.losses import contrastive_loss
 from ensue.tasks.link.models.network import Linker
 from ensue.tasks.link.pieces import PIECES, PIECES_A_WORD, pieces_of
@@ -177,7 +177,7 @@ class Cloze:
         """All articles once, so many at a time."""
         return (self.usable[low : low + targets] for low in range(0, len(self.usable), targets))
 
-    def batch(self, index: Index) -> Batch:
+    def batch(self, index: Index) -> LinkBatch:
         """Passages as posts, the rests as articles; what is drawn follows torch's random state."""
         random = np.random.default_rng(int(torch.randint(2**62, ())))
         lengths = self.articles.lengths[index]
@@ -207,7 +207,7 @@ class Cloze:
             ends = offsets_of(np.bincount(owners[tokens_of_side], minlength=len(index)))
             tokens = Tokens(words[tokens_of_side], ends, np.arange(len(index) + 1))
             sides.append(text_blocks(tokens, np.arange(len(index))))
-        return Batch(sides[0], sides[1], torch.eye(len(index), dtype=torch.bool))
+        return LinkBatch(sides[0], sides[1], torch.eye(len(index), dtype=torch.bool))
 
 
 BATCH = 128
@@ -231,7 +231,7 @@ class Pretraining(nn.Module):
         super().__init__()
         self.network = network
 
-    def loss(self, batch: Batch) -> Tensor:
+    def loss(self, batch: LinkBatch) -> Tensor:
         """Return the contrastive loss of passages given articles and of articles given passages."""
         return contrastive_loss(self.network(batch).float(), batch.related, temperature=TEMPERATURE)
 

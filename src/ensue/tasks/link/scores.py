@@ -14,11 +14,11 @@ from ensue.data.posts.dataset import Posts
 from ensue.errors import SettingError
 from ensue.metrics import Floats
 from ensue.tasks.link.encode import LEXICAL, EncodedPosts, encode_posts, encode_remembered
-from ensue.tasks.link.ensembles.neighbours import Neighbours
+from ensue.tasks.link.ensembles.neighbours import PostNeighbours
 from ensue.tasks.link.ensembles.selection import UNTRAINED
 from ensue.tasks.link.ensembles.weighted_sum import log_shares, standardised, transductive_prior, weighted_sum
 from ensue.tasks.link.link_metrics import by_row
-from ensue.tasks.link.state import LinkState, Remembered
+from ensue.tasks.link.state import LinkState, RememberedPosts
 from ensue.text.encoder import Encoder
 from ensue.text.terms import Terms, concatenated_terms
 
@@ -60,7 +60,7 @@ class LinkScores:
         self.encode = encode
         self.name = name
         self.alone = alone or not state.shared.cross_post_prior
-        self._corpus: tuple[Floats, Neighbours | None] | None = None
+        self._corpus: tuple[Floats, PostNeighbours | None] | None = None
 
     def blocks(self) -> Iterator[tuple[int, Floats]]:
         """The number of the first post of a block, and the (posts, articles) scores of the block."""
@@ -113,7 +113,7 @@ class LinkScores:
             return logs
         return neighbours.mixed(logs, posts.terms["words"], self._rows(low, posts.num), state.neighbour_weight)
 
-    def _of_corpus(self) -> tuple[Floats, Neighbours | None]:
+    def _of_corpus(self) -> tuple[Floats, PostNeighbours | None]:
         """Return the prior of each article, and the neighbours by which posts of a sample vote for articles."""
         state = self.state
         strength, weight = (0.0, 0.0) if self.alone else (state.prior_strength, state.neighbour_weight)
@@ -130,7 +130,7 @@ class LinkScores:
         if not terms:
             return prior, None
         shares = np.exp(log_shares(sums, prior, state.null_logit))
-        return prior, Neighbours(concatenated_terms(terms), shares, state.article_index.lexical["words"])
+        return prior, PostNeighbours(concatenated_terms(terms), shares, state.article_index.lexical["words"])
 
     @property
     def _sample(self) -> Index:
@@ -157,7 +157,7 @@ def scores_of(state: LinkState, posts: Posts, name: str | None = None, *, alone:
     return LinkScores(state, len(posts), encode, model, alone=alone)
 
 
-def reciprocal_ranks(state: LinkState, posts: Remembered, ids: pl.Series, name: str = "") -> Floats:
+def reciprocal_ranks(state: LinkState, posts: RememberedPosts, ids: pl.Series, name: str = "") -> Floats:
     """(posts,) one over the rank of the best article that each is about, among the articles of some ids.
 
     An article that came since under one of the ids counts as the one of that id: it should not be found by others'

@@ -11,7 +11,7 @@ from ensue.settings import DEEPEST, Count, NonNegative, Positive, Settings, Size
 
 
 @dataclass(frozen=True, kw_only=True)
-class SharedSettings(Settings):
+class SharedLinkSettings(Settings):
     """Settings that every model of the task has."""
 
     network: str = ""

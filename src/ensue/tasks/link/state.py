@@ -25,7 +25,7 @@ from ensue.tasks.link.article_index import ArticleIndex
 from ensue.tasks.link.catalogue import COUNTING, MODELS, SHARED
 from ensue.tasks.link.link_metrics import Calibration
 from ensue.tasks.link.pieces import with_pieces
-from ensue.tasks.link.settings import LinkSettings, SbertSettings, SharedSettings
+from ensue.tasks.link.settings import LinkSettings, SbertSettings, SharedLinkSettings
 from ensue.tasks.link.vector_index import VectorIndex
 from ensue.text.encoder import Encoder, Vectors
 from ensue.text.lexical import Counted, chosen_terms
@@ -58,7 +58,7 @@ class Validation:
 
 
 @dataclass(kw_only=True)
-class Metadata(SharedMetadata):
+class LinkerMetadata(SharedMetadata):
     """Training data and results of a fit; the defaults are those of a model that is not fitted."""
 
     articles: Count
@@ -84,7 +84,7 @@ class Metadata(SharedMetadata):
 
 
 @dataclass(frozen=True, eq=False)
-class Remembered:
+class RememberedPosts:
     """Held-out posts that are stored in a folder as numbers, with the articles they are about, to test updates on.
 
     A post is stored as its model reads it: its terms and their counts (lexical models), the ids of its words in their
@@ -117,7 +117,7 @@ class Remembered:
         if self.tokens is not None and len(self.tokens) != self.num:
             raise ValueError(f"tokens of {len(self.tokens)} posts where {self.num} are stored")
 
-    def select(self, rows: slice | Index) -> Remembered:
+    def select(self, rows: slice | Index) -> RememberedPosts:
         """Return some of the posts, in rising order."""
         index = np.arange(self.num)[rows]
         articles, posts = self.pairs[np.isin(self.pairs[:, 1], index)].T
@@ -141,7 +141,7 @@ class LinkState(State["Linker"]):
     task = "link"
     settings: LinkSettings | SbertSettings | None
     """Settings of the network or encoder; ``None`` of a model without one."""
-    shared: SharedSettings
+    shared: SharedLinkSettings
 
     def configure(self, model: str, settings: dict[str, object]) -> None:
         """Take the settings of a model; nothing is trained yet."""
@@ -184,7 +184,7 @@ class LinkState(State["Linker"]):
         """Factor of the cosine of a network that is added to the score that needs no label."""
         self.calibration: Calibration | None = None
         """Scores to probabilities."""
-        self.metadata: Metadata = Metadata(articles=0, posts=0, links=0)
+        self.metadata: LinkerMetadata = LinkerMetadata(articles=0, posts=0, links=0)
         """Training data and results of the fit."""
         self.linked: tuple[str, ...] = ()
         """Ids of the articles that posts learned were about."""
@@ -192,7 +192,7 @@ class LinkState(State["Linker"]):
         """(texts,) hashes of the posts learned."""
         self.post_terms: Keys = np.empty(0, np.uint64)
         """(terms,) sorted keys of the words of the training posts, for the vocabulary of a model without a network."""
-        self.remembered: Remembered | None = None
+        self.remembered: RememberedPosts | None = None
         """Held-out posts, to test updates on."""
         self.post_index: VectorIndex | None = None
         """Vectors of posts that are not encoded again."""

@@ -24,7 +24,7 @@ from ensue.tasks.link.folds import FOLDS
 from ensue.tasks.link.held_out import choose_weights, fit_probabilities, max_labelled, remember, sample
 from ensue.tasks.link.scores import LEARNED
 from ensue.tasks.link.settings import LinkSettings, SbertSettings
-from ensue.tasks.link.state import LinkState, LinkStateT, Metadata
+from ensue.tasks.link.state import LinkerMetadata, LinkState, LinkStateT
 from ensue.tasks.link.vector_index import text_hashes
 from ensue.text.encoder import Encoder
 from ensue.training.checkpoint import Checkpoint
@@ -68,7 +68,7 @@ def train(state: LinkState, split: Split[Corpus], checkpoint: Checkpoint) -> Gen
     Where a network was trained on the training posts, only held-out ones are used, unless the network is left out.
     """
     assert split.valid is not None and split.full is not None
-    state.metadata = Metadata(articles=len(state.article_index), posts=0, links=0)
+    state.metadata = LinkerMetadata(articles=len(state.article_index), posts=0, links=0)
     state.prior_strength = 0.0
     state.neighbour_weight = 0.0
     state.weights = {}

@@ -64,7 +64,7 @@ def text_hashes(texts: pl.Series) -> Keys:
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class StoredRows:
     """The stored texts.
 
     Attributes:
@@ -131,7 +131,7 @@ class VectorIndex:
         ['p1']
     """
 
-    def __init__(self, folder: Path, rows: Rows, like: Path | None = None) -> None:
+    def __init__(self, folder: Path, rows: StoredRows, like: Path | None = None) -> None:
         self.folder = folder
         self.rows = rows
         self._like = like
@@ -155,7 +155,7 @@ class VectorIndex:
             raise SettingError(f"dim is {dim}; it must be at least 1")
         no_texts = text_hashes(pl.Series([], dtype=pl.String))
         no_vectors = np.zeros((0, dim), np.float16)
-        rows = Rows(encoder, pl.Series([], dtype=pl.String), no_texts, (no_vectors,), no_texts.view(np.int64))
+        rows = StoredRows(encoder, pl.Series([], dtype=pl.String), no_texts, (no_vectors,), no_texts.view(np.int64))
         return cls(Path(folder), rows, like)
 
     @classmethod
@@ -171,10 +171,10 @@ class VectorIndex:
         """
         folder = Path(folder)
 
-        def read() -> Rows:
+        def read() -> StoredRows:
             read_settings(folder)
             with damage(folder):
-                return read_packed(Rows, folder)
+                return read_packed(StoredRows, folder)
 
         try:
             rows = read_unchanged(folder, read)

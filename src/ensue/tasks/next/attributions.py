@@ -32,7 +32,7 @@ TESTED = 3
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scored:
+class HistoryScores:
     """Scores after each history.
 
     Attributes:
@@ -60,7 +60,7 @@ class Scored:
     unknown: OwnUnknown | None = None
     item_totals: Scores | None = None
 
-    def with_unknown(self, unknown: OwnUnknown, permitted: Mask, k: int) -> Scored:
+    def with_unknown(self, unknown: OwnUnknown, permitted: Mask, k: int) -> HistoryScores:
         """Return the scores with the histories' own unknown items as candidates.
 
         Args:
@@ -113,7 +113,7 @@ class Scored:
 
 Filters = Sequence[ItemFilter | None]
 """Filter of each history; ``None`` where all items may be answers."""
-ScoreFunction = Callable[[Histories, Filters | None], Scored]
+ScoreFunction = Callable[[Histories, Filters | None], HistoryScores]
 """Scores what comes after histories; without filters only scores of ids are asked for, and no best items."""
 
 
@@ -220,7 +220,7 @@ class _Deletion(NamedTuple):
 def _deletions(
     records: Sequence[History],
     encoded: EncodedRecords,
-    scored: Scored,
+    scored: HistoryScores,
     score: ScoreFunction,
     choices: Index,
     repeats: RepeatShares | None,
@@ -267,7 +267,7 @@ def _heaviest(weights: Scores) -> list[int]:
     return positions
 
 
-def _most_attended(histories: Histories, scored: Scored) -> tuple[Index, Index, list[float]]:
+def _most_attended(histories: Histories, scored: HistoryScores) -> tuple[Index, Index, list[float]]:
     top = [
         (row, at + length - len(weights), float(weights[at]))
         for row, length in enumerate(histories.lengths.tolist())

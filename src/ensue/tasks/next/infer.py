@@ -15,12 +15,12 @@ from ensue.lazy import lazy
 from ensue.learning.state import evaluating, is_network
 from ensue.records import History
 from ensue.settings import require_k
-from ensue.tasks.next.attributions import TESTED, Filters, Scored, ScoreFunction, answers, encode_records
+from ensue.tasks.next.attributions import TESTED, Filters, HistoryScores, ScoreFunction, answers, encode_records
 from ensue.tasks.next.baselines.counting import logarithm
 from ensue.tasks.next.batch import PaddedBatch, ScoredBatch, Scores
 from ensue.tasks.next.dataset import Windows, hide_seen, latest_windows
 from ensue.tasks.next.item_filter import ALL_ITEMS, MAX_SCORED, ItemFilter, Rules, top_items
-from ensue.tasks.next.model import Baseline, Model, Network
+from ensue.tasks.next.model import Baseline, Network, NextModel
 from ensue.tasks.next.reranking import MIN_POOL, POOL
 from ensue.tasks.next.state import NextState
 from ensue.tasks.next.training_data import Exclusion
@@ -139,7 +139,7 @@ def _with_titles(answer: Answer, titles: Mapping[str, str]) -> Answer:
     return replace(answer, choices=choices)
 
 
-def scores(state: NextState, windows: Windows, index: Index, module: Model | None) -> tuple[ScoredBatch, Index]:
+def scores(state: NextState, windows: Windows, index: Index, module: NextModel | None) -> tuple[ScoredBatch, Index]:
     """See :meth:`ensue.tasks.next.predictor.NextPredictor.scores`."""
     model = state.network if module is None else module
     batch = windows.batch(index)
@@ -166,7 +166,7 @@ def _network_scores(state: NextState, network: object, batch: PaddedBatch) -> Sc
 
 def score_histories(
     state: NextState, exclusion: Exclusion, k: int, histories: Histories, filters: Filters | None
-) -> Scored:
+) -> HistoryScores:
     """Score the whole catalogue after each history.
 
     With a state, an exclusion and ``k`` it is a :data:`ensue.tasks.next.attributions.ScoreFunction`.
@@ -180,7 +180,7 @@ def score_histories(
     """
     table, weights, rows, lengths = catalogue_scores(state, exclusion, histories)
     best_ids, best_scores = top_items(table, k, filters) if filters is not None else top_items(table, 0, ())
-    return Scored(
+    return HistoryScores(
         totals=log_totals(table), best_ids=best_ids, best_scores=best_scores,
         score_items=lambda ids: np.take_along_axis(table, ids, 1), weights=weights, rows=rows, lengths=lengths,
         num_ids=len(state.vocabulary),
@@ -189,14 +189,14 @@ def score_histories(
 
 def _score_nearest(
     state: NextState, exclusion: Exclusion, index: ItemIndex, k: int, histories: Histories, filters: Filters | None
-) -> Scored:
+) -> HistoryScores:
     """Score candidates of an index; the whole catalogue where no history has an event to look up."""
     score = partial(nearest.score_candidates, index=index) if histories.lengths.any() else score_histories
     return score(state, exclusion, k, histories, filters)
 
 
 def catalogue_scores(
-    state: NextState, exclusion: Exclusion, histories: Histories, module: Model | None = None
+    state: NextState, exclusion: Exclusion, histories: Histories, module: NextModel | None = None
 ) -> tuple[Scores, tuple[Scores, ...], list[int], list[int]]:
     """Return the scores of all ids after each history, (histories, ids): plain popularity after one without events.
 

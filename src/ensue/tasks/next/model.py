@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ensue.nn.item_head import Output, Product
 
 
-class Model(Protocol):
+class NextModel(Protocol):
     """A model that is made of ``(settings, num_ids)`` and scores what follows: a network or a baseline."""
 
     @property
@@ -28,13 +28,13 @@ class Model(Protocol):
         """Receptive field: the number of earlier events that can change a step's scores; ``None`` for all."""
         ...
 
-    def grow(self, num_ids: int) -> Model:
+    def grow(self, num_ids: int) -> NextModel:
         """Return this model resized for more ids; known ids keep their rows."""
         ...
 
 
 @runtime_checkable
-class Network(Model, Protocol):
+class Network(NextModel, Protocol):
     """An ``nn.Module`` that is trained."""
 
     def __call__(self, batch: Batch) -> Output:
@@ -50,7 +50,7 @@ class Network(Model, Protocol):
 
 
 @runtime_checkable
-class Baseline(Model, Protocol):
+class Baseline(NextModel, Protocol):
     """A model that is counted."""
 
     totals: npt.NDArray[np.float32]
@@ -85,7 +85,7 @@ class Finishes(Protocol):
         """The weight of each member of the ensemble, by name."""
         ...
 
-    def finish(self, learned: Histories, valid: Histories | None, earlier: Model | None) -> None:
+    def finish(self, learned: Histories, valid: Histories | None, earlier: NextModel | None) -> None:
         """Fit the rest.
 
         Args:

@@ -23,7 +23,7 @@ from ensue.learning.state import evaluating
 from ensue.metrics import Floats
 from ensue.nn.item_head import Product
 from ensue.nn.topk import topk
-from ensue.tasks.next.attributions import Filters, Scored
+from ensue.tasks.next.attributions import Filters, HistoryScores
 from ensue.tasks.next.batch import Scores
 from ensue.tasks.next.dataset import Windows, latest_windows, seen_ids
 from ensue.tasks.next.item_filter import ItemFilter, rows_by_filter
@@ -317,7 +317,7 @@ def score_candidates(
     filters: Filters | None,
     *,
     index: ItemIndex,
-) -> Scored:
+) -> HistoryScores:
     """Score candidates of an index after each history, one of which has an event at least.
 
     Args:
@@ -340,7 +340,7 @@ def score_candidates(
     best_ids, best_scores = candidates.ids[:, :0], candidates.scores[:, :0]
     if filters is not None:
         best_ids, best_scores = candidates.best(k, filters)
-    return Scored(
+    return HistoryScores(
         totals=candidates.totals.numpy(),
         best_ids=best_ids.numpy(),
         best_scores=best_scores.numpy(),

@@ -34,7 +34,7 @@ MOST = 0.98
 """All such values of a history have at most so much of the probability."""
 
 
-class Candidates(NamedTuple):
+class CandidateEntries(NamedTuple):
     """The candidates of some targets, in order of the targets: (entries,) each."""
 
     target: Index
@@ -45,7 +45,7 @@ class Candidates(NamedTuple):
     """The logarithm of its probability over that of all that the model knows; -inf where it is ruled out."""
 
     @classmethod
-    def of(cls, target: Index, value: Index, distance: Index, known: Mask, repeats: RepeatShares) -> Candidates:
+    def of(cls, target: Index, value: Index, distance: Index, known: Mask, repeats: RepeatShares) -> CandidateEntries:
         """Candidates by shares of distances, given all values of histories, ``known`` to the model or not."""
         order = np.lexsort((distance, target))
         target, value, distance, known = target[order], value[order], distance[order], known[order]
@@ -88,7 +88,7 @@ class OwnUnknown(NamedTuple):
         return permitted
 
 
-def of_targets(data: Histories, repeats: RepeatShares) -> Candidates:
+def of_targets(data: Histories, repeats: RepeatShares) -> CandidateEntries:
     """Return the candidates of each target of encoded histories: unknown values before it.
 
     Those have ids from ``len(vocabulary)`` on. UNKNOWN names no value, so it is no candidate.
@@ -100,7 +100,7 @@ def of_targets(data: Histories, repeats: RepeatShares) -> Candidates:
     # An event at 5 that is the latest of its value up to 7 is a candidate at 6 and at 7: 1 and 2 away.
     distance = ranges(np.ones_like(lengths), lengths)
     event = np.repeat(events, lengths)
-    return Candidates.of(event + distance, data.ids[event].astype(np.int64), distance, ~unknown[event], repeats)
+    return CandidateEntries.of(event + distance, data.ids[event].astype(np.int64), distance, ~unknown[event], repeats)
 
 
 def of_records(records: Sequence[History], unknown: Mask, repeats: RepeatShares, least: int = 0) -> OwnUnknown:
@@ -120,7 +120,7 @@ def of_records(records: Sequence[History], unknown: Mask, repeats: RepeatShares,
     distance = stops[owner[event]] - event
     event, distance = event[distance <= FARTHEST], distance[distance <= FARTHEST]
     place = event - (stops - lengths)[owner[event]]
-    found = Candidates.of(owner[event], place, distance, ~unknown[event], repeats)
+    found = CandidateEntries.of(owner[event], place, distance, ~unknown[event], repeats)
     column = np.arange(len(found.target)) - np.searchsorted(found.target, found.target)
     odds = np.full((len(records), max(least, int(column.max(initial=-1)) + 1)), -np.inf, np.float32)
     places = np.full(odds.shape, -1, np.int64)

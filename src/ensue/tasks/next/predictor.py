@@ -39,7 +39,7 @@ from ensue.tasks.next.ensembles.memory import BlendMemory, CascadeStore
 from ensue.tasks.next.item_features import KnownItems
 from ensue.tasks.next.item_filter import Rules
 from ensue.tasks.next.item_index import ItemIndex
-from ensue.tasks.next.model import Baseline, Model, Remembers, TimesNext
+from ensue.tasks.next.model import Baseline, NextModel, Remembers, TimesNext
 from ensue.tasks.next.reservoir import LATEST, Reservoir
 from ensue.tasks.next.state import NextState
 from ensue.tasks.next.training_data import Exclusion, shared_part
@@ -60,7 +60,7 @@ else:
 
 
 @dataclass(eq=False)
-class Fitted:
+class FittedNext:
     """Fitted values of a predictor, without the weights of the network.
 
     Attributes:
@@ -114,11 +114,11 @@ class Fitted:
         return self.blend_memory if self.cascades is None else self.cascades
 
 
-def collect(state: NextState) -> Fitted:
+def collect(state: NextState) -> FittedNext:
     """Return the fitted values of a predictor."""
     baselines = {name.replace("-", "_"): baseline for name, baseline in state.counting.items() if name in COUNTING}
     memory = state.network.memory if isinstance(state.network, Remembers) else None
-    return Fitted(
+    return FittedNext(
         state.vocabulary,
         state.training_hashes,
         state.length_delay,
@@ -140,7 +140,7 @@ def files(state: NextState) -> Contents:
     return {**index, **(state.known_items.contents() if state.known_items is not None else {})}
 
 
-def restore(state: NextState, fitted: Fitted, folder: Path) -> None:
+def restore(state: NextState, fitted: FittedNext, folder: Path) -> None:
     """Give a new state the fitted values, the network, the item table and the index of a folder."""
     state.vocabulary, state.training_hashes = fitted.vocabulary, fitted.training_hashes
     state.length_delay, state.reservoir = fitted.length_delay, fitted.reservoir
@@ -202,7 +202,7 @@ class NextPredictor(NextState):
     """Ranks what follows a history."""
 
     data_type = Histories
-    folders = Folders(Fitted, collect, restore, stored_data, shown, files)
+    folders = Folders(FittedNext, collect, restore, stored_data, shown, files)
 
     def fit(
         self, data: Histories, valid: Histories | None = None, *, checkpoint: Path | None = None, resume: bool = False
@@ -467,7 +467,7 @@ class NextPredictor(NextState):
         """
         return infer.explain(self, require_records(records, History), k)
 
-    def scores(self, windows: Windows, index: Index, module: Model | None = None) -> tuple[ScoredBatch, Index]:
+    def scores(self, windows: Windows, index: Index, module: NextModel | None = None) -> tuple[ScoredBatch, Index]:
         """Return scores (targets, ids) for some windows, with the weights behind them, and the targets.
 
         Args:

@@ -26,8 +26,8 @@ from ensue.tasks.next.baselines.counting import logarithm
 from ensue.tasks.next.batch import Scores
 from ensue.tasks.next.dataset import Windows, draw_negatives, hide_seen
 from ensue.tasks.next.infer import CELLS, LEAST, SOME, catalogue_scores, scores
-from ensue.tasks.next.model import Model
-from ensue.tasks.next.own_unknown import Candidates, of_targets
+from ensue.tasks.next.model import NextModel
+from ensue.tasks.next.own_unknown import CandidateEntries, of_targets
 from ensue.tasks.next.state import NextState
 from ensue.tasks.next.training_data import Exclusion
 from ensue.topk import log_totals, topk
@@ -79,7 +79,7 @@ def target_ranks(
     best: BestItems | None = None,
 ) -> tuple[Floats, Index, Index]:
     """See :meth:`ensue.tasks.next.predictor.NextPredictor.ranks`."""
-    module: Model = state.counting[counting] if counting else state.network
+    module: NextModel = state.counting[counting] if counting else state.network
     in_vocabulary = (data.ids != UNKNOWN) & (data.ids < len(state.vocabulary))
     repeats = state.repeat_shares(exclusion) if rank_unknown and not in_vocabulary.all() else None
     ranker = _Ranker(
@@ -122,13 +122,13 @@ class _Ranker:
     """
 
     state: NextState
-    module: Model
+    module: NextModel
     data: Histories
     known: Histories
     events: Index
     num_known_before: Index
     first_scored: Index
-    own: Candidates | None
+    own: CandidateEntries | None
     exclusion: Exclusion
     sampled: int
     best: BestItems | None

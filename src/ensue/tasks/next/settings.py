@@ -378,7 +378,7 @@ SASREC_SCHEDULE = Schedule(
 
 
 @dataclass(frozen=True, kw_only=True)
-class TransformerSettings(Settings):
+class SASRecSettings(Settings):
     """Settings of SASRec, eSASRec and HSTU; the defaults are those of SASRec's paper for MovieLens."""
 
     dim: Size = 64

@@ -24,7 +24,7 @@ from ensue.tasks.next.catalogue import BEST, COUNTING, MODELS, SHARED
 from ensue.tasks.next.item_features import KnownItems
 from ensue.tasks.next.item_filter import FilterCache, ItemFilter, Rules
 from ensue.tasks.next.item_index import LARGE, IndexFacts, ItemIndex
-from ensue.tasks.next.model import Baseline, Model, Multiplies
+from ensue.tasks.next.model import Baseline, Multiplies, NextModel
 from ensue.tasks.next.reservoir import Reservoir
 from ensue.tasks.next.settings import CountingSettings
 from ensue.tasks.next.training_data import Exclusion
@@ -42,7 +42,7 @@ else:
 
 
 @dataclass(kw_only=True)
-class Metadata(SharedMetadata):
+class NextMetadata(SharedMetadata):
     """What a model of task ``next`` learned."""
 
     sequences: Count
@@ -84,7 +84,7 @@ class Metadata(SharedMetadata):
         return Exclusion.NONE if self.repeats else Exclusion.SEEN
 
 
-class NextState(State[Model]):
+class NextState(State[NextModel]):
     """A ranker of next items: see :class:`~ensue.learning.state.State` for its arguments.
 
     Of ``best``, the models of ``BEST`` are trained, and held-out data decides.
@@ -107,13 +107,13 @@ class NextState(State[Model]):
         self.select_model(names[0])
         self.vocabulary = Vocabulary()
         """Values and their ids."""
-        self.model: Model | None = None
+        self.model: NextModel | None = None
         """The trained or counted module; ``None`` before the first fit."""
         self.counting: dict[str, Baseline] = {}
         """The counting models that stand beside it, by name."""
         self.length_delay = LengthDelayModel()
         """Length of histories and delay of the next event."""
-        self.metadata: Metadata = Metadata(
+        self.metadata: NextMetadata = NextMetadata(
             sequences=0, events=0, values=0, repeats=False, repeat_share=0.0, immediate_repeat_share=0.0,
             exclusion=Exclusion.NONE, timed=False,
         )  # fmt: skip
@@ -190,9 +190,9 @@ class NextState(State[Model]):
         """Return an empty reservoir; baselines store nothing there, for counts forget nothing."""
         return Reservoir(self.schedule.replay if self.schedule else 0, self.seed)
 
-    def make_network(self) -> Model:
+    def make_network(self) -> NextModel:
         """Return an untrained network where torch makes tensors."""
-        network: Model = MODELS[self.model_name].make(self.settings, len(self.vocabulary))
+        network: NextModel = MODELS[self.model_name].make(self.settings, len(self.vocabulary))
         return network
 
     def new_baseline(self, name: str) -> Baseline:

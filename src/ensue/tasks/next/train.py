@@ -24,9 +24,9 @@ from ensue.tasks.next import sizing
 from ensue.tasks.next.baselines.length_delay import LengthDelayModel
 from ensue.tasks.next.dataset import Windows, distinct, history_hashes
 from ensue.tasks.next.item_features import FeatureEncoder, KnownItems
-from ensue.tasks.next.model import CountsToo, Finishes, Model
+from ensue.tasks.next.model import CountsToo, Finishes, NextModel
 from ensue.tasks.next.ranking import target_ranks
-from ensue.tasks.next.state import Metadata, NextState
+from ensue.tasks.next.state import NextMetadata, NextState
 from ensue.tasks.next.training_data import (
     default_exclusion,
     left_out,
@@ -225,7 +225,7 @@ def learn_values(state: NextState, data: Histories, *, continues: bool = False) 
     if state.keeps_histories:
         state.training_hashes = history_hashes(data)
     repeat_share, immediate_repeat_share = repeat_shares(data)
-    state.metadata = Metadata(
+    state.metadata = NextMetadata(
         sequences=len(data),
         events=len(data.ids),
         values=len(state.vocabulary) - FIRST,
@@ -266,9 +266,9 @@ def _candidates(state: NextState) -> list[str]:
 class _Candidate(NamedTuple):
     """A candidate."""
 
-    model: Model | None
+    model: NextModel | None
     optimizer: Adam | None
-    metadata: Metadata
+    metadata: NextMetadata
     seconds_an_epoch: float | None
     gains: Floats = np.empty(0)
 
@@ -336,7 +336,7 @@ def train_once(
     valid: Histories | None,
     stage: str,
     checkpoint: Checkpoint,
-    like: Metadata | None = None,
+    like: NextMetadata | None = None,
     continues: bool = False,
 ) -> Generator[Report, None, None]:
     """Train the model of a state from its beginning to its best weights, or, in a refit, ``like`` its first training.
@@ -408,7 +408,7 @@ def train_once(
     state.seconds_an_epoch = trained.seconds_an_epoch
 
 
-def _limit_negatives(network: Model, num_targets: int) -> None:
+def _limit_negatives(network: NextModel, num_targets: int) -> None:
     """Draw fewer negatives in training where batches are small: each costs as much as a target's own scores."""
     for module in module_of(network).modules():
         if isinstance(module, item_head.ItemHead | item_head.ItemLayer) and module.negatives is not None:

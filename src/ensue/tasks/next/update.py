@@ -21,7 +21,7 @@ from ensue.metrics import Floats
 from ensue.tasks.next.catalogue import MODELS
 from ensue.tasks.next.dataset import Windows, distinct, history_hashes, repeats
 from ensue.tasks.next.item_features import KnownItems, embed_tokens
-from ensue.tasks.next.model import Model, Observes, Places, Remembers
+from ensue.tasks.next.model import NextModel, Observes, Places, Remembers
 from ensue.tasks.next.reservoir import Reservoir
 from ensue.tasks.next.state import NextState
 from ensue.tasks.next.training_data import require_targets
@@ -99,7 +99,7 @@ def new_rows(state: NextState, block: int) -> dict[str, Tensor]:
     if state.new_rows is None or state.new_rows[0] != block:
         seeds = np.random.SeedSequence([state.seed, block]).generate_state(1, np.uint64)
         torch.manual_seed(int(seeds[0] >> np.uint64(1)))
-        least: Model = MODELS[state.model_name].make(state.settings, FIRST + 1)
+        least: NextModel = MODELS[state.model_name].make(state.settings, FIRST + 1)
         old, grown = (module_of(model).state_dict() for model in (least, least.grow(FIRST + 1 + BLOCK)))
         longer = {name for name in grown if grown[name].shape != old[name].shape}
         state.new_rows = (block, {name: grown[name][FIRST + 1 :].to(state.device) for name in longer})

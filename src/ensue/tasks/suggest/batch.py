@@ -21,7 +21,7 @@ FIRST = 4
 Tensors = TypeVar("Tensors", bound=NamedTuple)
 
 
-class Batch(NamedTuple):
+class QueryBatch(NamedTuple):
     """Sessions of queries; a row is a session, or all the sessions of a user.
 
     Attributes:
@@ -60,13 +60,13 @@ class Batch(NamedTuple):
         targets = self.lengths[:, 1:]
         return int((targets + (targets > 0)).sum())
 
-    def to(self, device: torch.device) -> Batch:
+    def to(self, device: torch.device) -> QueryBatch:
         """Return the batch on another device."""
         units = None if self.units is None else self.units.to(device, non_blocking=True)
-        return Batch(self.words.to(device, non_blocking=True), self.lengths.to(device, non_blocking=True), units)
+        return QueryBatch(self.words.to(device, non_blocking=True), self.lengths.to(device, non_blocking=True), units)
 
 
-def pad(sessions: Sequence[Sequence[Sequence[int]]]) -> Batch:
+def pad(sessions: Sequence[Sequence[Sequence[int]]]) -> QueryBatch:
     """Sessions of queries of token ids as a batch on the CPU."""
     turns = max(1, max(map(len, sessions), default=1))
     lengths = np.zeros((len(sessions), turns), np.int64)
@@ -77,12 +77,12 @@ def pad(sessions: Sequence[Sequence[Sequence[int]]]) -> Batch:
     words = np.zeros((*lengths.shape, max(1, int(lengths.max(initial=0)))), np.int64)
     # The same one axis further: the cells of tokens, filled from all tokens in order.
     words[np.arange(words.shape[2]) < lengths[..., None]] = [*chain.from_iterable(chain.from_iterable(sessions))]
-    return Batch(torch.from_numpy(words), torch.from_numpy(lengths))
+    return QueryBatch(torch.from_numpy(words), torch.from_numpy(lengths))
 
 
 def look_up(
     tokens: npt.NDArray[np.int32], offsets: npt.NDArray[np.int64], queries: npt.NDArray[np.int64], most: int
-) -> Batch:
+) -> QueryBatch:
     """A batch from the numbers of queries whose tokens are kept once.
 
     Args:
@@ -102,7 +102,7 @@ def look_up(
     # (batch, turns, width) position of each token among the tokens of all queries.
     positions = offsets[:-1][numbers][..., None] + steps
     words = np.where(steps < lengths[..., None], tokens[np.minimum(positions, max(len(tokens) - 1, 0))], PADDING)
-    return Batch(torch.from_numpy(words.astype(np.int64)), torch.from_numpy(lengths.astype(np.int64)))
+    return QueryBatch(torch.from_numpy(words.astype(np.int64)), torch.from_numpy(lengths.astype(np.int64)))
 
 
 def spell(words: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
@@ -123,7 +123,7 @@ def spell(words: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
     return read * (targets != PADDING), targets
 
 
-def next_queries(batch: Batch) -> tuple[Tensor, Tensor]:
+def next_queries(batch: QueryBatch) -> tuple[Tensor, Tensor]:
     """:func:`spell` for what followed each of ``batch.followed``, in row order."""
     row, turn = batch.followed.nonzero(as_tuple=True)
     return spell(batch.words[row, turn + 1], batch.lengths[row, turn + 1])

@@ -42,7 +42,7 @@ TINY = 1e-20
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Candidates:
+class CandidateRows:
     """Suggestions that are considered for some sessions, as columns of one row per candidate.
 
     Attributes:
@@ -75,12 +75,12 @@ class Candidates:
         """Number of candidates."""
         return len(self.owners)
 
-    def select(self, index: Index | Mask) -> Candidates:
+    def select(self, index: Index | Mask) -> CandidateRows:
         """Return some of the candidates."""
-        return Candidates(**{field.name: getattr(self, field.name)[index] for field in fields(self)})
+        return CandidateRows(**{field.name: getattr(self, field.name)[index] for field in fields(self)})
 
     @classmethod
-    def join(cls, groups: Sequence[Candidates], sessions: Sequence[Index]) -> Candidates:
+    def join(cls, groups: Sequence[CandidateRows], sessions: Sequence[Index]) -> CandidateRows:
         """Return the candidates of several groups of sessions.
 
         Args:
@@ -98,7 +98,7 @@ class Candidates:
         return joined.select(owners.argsort(kind="stable"))
 
 
-def probabilities(candidates: Candidates, tokens: int) -> Floats:
+def probabilities(candidates: CandidateRows, tokens: int) -> Floats:
     """(candidates, ``MIXED``) the probability of each by the network and by counting.
 
     A word that the network does not know is one of at least as many as it knows. What the log does not hold has no
@@ -114,7 +114,7 @@ def probabilities(candidates: Candidates, tokens: int) -> Floats:
     return np.concatenate([network[:, None], count_based], axis=1)
 
 
-def features(candidates: Candidates, exponent: float, mixture: Mapping[str, float], tokens: int) -> Floats:
+def features(candidates: CandidateRows, exponent: float, mixture: Mapping[str, float], tokens: int) -> Floats:
     """(candidates, ``ALL_FEATURES``).
 
     Args:

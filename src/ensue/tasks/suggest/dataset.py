@@ -11,7 +11,7 @@ import polars as pl
 
 from ensue.data.histories import Histories, Ids, Index, ranges
 from ensue.data.queries.tokens import QueryTokenizer
-from ensue.tasks.suggest.batch import UNKNOWN, Batch, look_up
+from ensue.tasks.suggest.batch import UNKNOWN, QueryBatch, look_up
 from ensue.training.batches import epoch_batches, evaluation_batches
 from ensue.vocabulary import FIRST
 
@@ -92,7 +92,7 @@ class Sessions:
         order = np.lexsort((self.widths, self.lengths))
         return evaluation_batches(order, self.lengths * self.widths, targets)
 
-    def batch(self, index: Index) -> Batch:
+    def batch(self, index: Index) -> QueryBatch:
         """The windows ``index`` as padded tensors on the CPU."""
         return look_up(*self.spelled, rows_of(self.queries, self.starts[index], self.lengths[index]), self.width)
 

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from ensue.nn.topk import topk
-from ensue.tasks.suggest.batch import BEGIN, END, PADDING, UNKNOWN, Batch, select
+from ensue.tasks.suggest.batch import BEGIN, END, PADDING, UNKNOWN, QueryBatch, select
 from ensue.tasks.suggest.model import Decoder
 from ensue.tasks.suggest.prefix import Typed
 from ensue.tasks.suggest.settings import Search
@@ -66,7 +66,7 @@ class _Ended(NamedTuple):
 def beam_search(
     writer: Decoder,
     memory: object,
-    batch: Batch,
+    batch: QueryBatch,
     search: Search,
     *,
     banned: Tensor | None = None,

@@ -23,7 +23,7 @@ from ensue.metrics import Floats
 from ensue.records import History, as_tuple
 from ensue.settings import require_k
 from ensue.tasks.suggest.baselines.shares import CONDITIONS
-from ensue.tasks.suggest.batch import PADDING, UNKNOWN, Batch, pad
+from ensue.tasks.suggest.batch import PADDING, UNKNOWN, QueryBatch, pad
 from ensue.tasks.suggest.catalogue import RERANKER
 from ensue.tasks.suggest.dataset import spell_out
 from ensue.tasks.suggest.infer import GROUP, clean, clean_prefix, ranked, spelled
@@ -181,13 +181,13 @@ def _networks(state: SuggestState, sessions: Histories, lists: Lists) -> Iterato
         yield choices
 
 
-def by_query(state: SuggestState, batch: Batch, lists: Lists) -> list[Floats]:
+def by_query(state: SuggestState, batch: QueryBatch, lists: Lists) -> list[Floats]:
     """For each session (choices, turns) how much each suggestion leaned on each query: the mean over its tokens."""
     owners = np.repeat(np.arange(len(lists)), [len(choices) for choices in lists])
     candidates = pad([state.search_rules().spelling([text for choices in lists for text, _ in choices])]).words[0]
     # One row per suggestion: its session is repeated as often as it has suggestions.
     rows = torch.from_numpy(owners).to(batch.words.device)
-    weights = attributions(state, Batch(batch.words[rows], batch.lengths[rows]), candidates)
+    weights = attributions(state, QueryBatch(batch.words[rows], batch.lengths[rows]), candidates)
     lengths = (candidates != PADDING).sum(1)[:, None].clamp(min=1)
     # (rows, tokens, turns, width): sum over the words of each query, mean over the suggestion's tokens.
     shares: Floats = (weights.sum(3).sum(1) / lengths).numpy()
@@ -195,12 +195,12 @@ def by_query(state: SuggestState, batch: Batch, lists: Lists) -> list[Floats]:
     return [shares[owners == row][:, : turns[row]] for row in range(len(lists))]
 
 
-def attributions(state: SuggestState, batch: Batch, candidates: Tensor) -> Tensor:
+def attributions(state: SuggestState, batch: QueryBatch, candidates: Tensor) -> Tensor:
     """(rows, tokens, turns, width) weights on the CPU; see ``attributions`` of each network."""
     return evaluating(state.network).attributions(batch, candidates.to(state.device)).double().cpu()
 
 
-def _without(state: SuggestState, batch: Batch, lists: Lists, deleted_turns: Sequence[Index]) -> list[Floats]:
+def _without(state: SuggestState, batch: QueryBatch, lists: Lists, deleted_turns: Sequence[Index]) -> list[Floats]:
     """For each session (deleted_turns, choices) what each score falls by when the network does not read that query."""
     owners = torch.tensor([row for row, turns in enumerate(deleted_turns) for _ in turns])
     deleted = torch.tensor([turn for turns in deleted_turns for turn in turns.tolist()])
@@ -217,7 +217,7 @@ def _without(state: SuggestState, batch: Batch, lists: Lists, deleted_turns: Seq
     words_without = words_without * (torch.arange(words.shape[2], device=words.device) < shorter[..., None])
     with torch.no_grad():
         all_scores = _order(state, batch, candidates)
-        deleted_scores = _order(state, Batch(words_without, shorter), candidates[owners])
+        deleted_scores = _order(state, QueryBatch(words_without, shorter), candidates[owners])
     drops = []
     low = 0
     for row, choices in enumerate(lists):
@@ -232,7 +232,7 @@ def _without(state: SuggestState, batch: Batch, lists: Lists, deleted_turns: Seq
     return drops
 
 
-def _order(state: SuggestState, batch: Batch, candidates: Tensor) -> Tensor:
+def _order(state: SuggestState, batch: QueryBatch, candidates: Tensor) -> Tensor:
     """(rows, choices) what the network alone would order suggestions by."""
     network = evaluating(state.network)
     lengths = (candidates != PADDING).sum(2) + 1

@@ -23,13 +23,13 @@ from ensue.learning.state import evaluating
 from ensue.metrics import Floats
 from ensue.tasks.suggest.baselines.counting import MostFrequentNext, RepeatLast, Suggestions
 from ensue.tasks.suggest.baselines.shares import SOURCES
-from ensue.tasks.suggest.batch import PADDING, UNKNOWN, Batch, pad
-from ensue.tasks.suggest.candidates import ALL_FEATURES, NETWORK, Candidates, Mask, features, first_of_each, shares
+from ensue.tasks.suggest.batch import PADDING, UNKNOWN, QueryBatch, pad
+from ensue.tasks.suggest.candidates import ALL_FEATURES, NETWORK, CandidateRows, Mask, features, first_of_each, shares
 from ensue.tasks.suggest.catalogue import RERANKER
 from ensue.tasks.suggest.decoding import beam_search
 from ensue.tasks.suggest.ensembles.consensus import order as by_consensus
 from ensue.tasks.suggest.lookup import LookedUp, look_up
-from ensue.tasks.suggest.metadata import Metadata
+from ensue.tasks.suggest.metadata import SuggesterMetadata
 from ensue.tasks.suggest.model import score
 from ensue.tasks.suggest.similarity import SIMILAR
 from ensue.tasks.suggest.state import SuggestState
@@ -115,12 +115,12 @@ def _weighed(
     ]
 
 
-def values(state: SuggestState, candidates: Candidates) -> Floats:
+def values(state: SuggestState, candidates: CandidateRows) -> Floats:
     """(candidates,) what they are ordered by."""
     return scored(candidates, state.metadata, state.shared.exponent, state.metadata.tokens)
 
 
-def scored(candidates: Candidates, order: Metadata, exponent: float, tokens: int) -> Floats:
+def scored(candidates: CandidateRows, order: SuggesterMetadata, exponent: float, tokens: int) -> Floats:
     """(candidates,) what they are ordered by under the weights that some metadata hold."""
     if order.mix is None or order.mixture is None:
         return candidates.totals / candidates.lengths**exponent
@@ -129,7 +129,7 @@ def scored(candidates: Candidates, order: Metadata, exponent: float, tokens: int
     return sums
 
 
-def shortlisted(candidates: Candidates, order: Metadata, exponent: float, tokens: int, size: int) -> Mask:
+def shortlisted(candidates: CandidateRows, order: SuggesterMetadata, exponent: float, tokens: int, size: int) -> Mask:
     """Return which candidates the network scores, (candidates,).
 
     Those that the search wrote are scored already. Of the others the best ``size`` of each session are scored, by the
@@ -147,7 +147,7 @@ def shortlisted(candidates: Candidates, order: Metadata, exponent: float, tokens
     return is_scored
 
 
-def consider(state: SuggestState, sessions: Histories, k: int, prefixes: Sequence[str]) -> Candidates:
+def consider(state: SuggestState, sessions: Histories, k: int, prefixes: Sequence[str]) -> CandidateRows:
     """All candidates of some sessions, none of which is empty.
 
     Sessions of like size are encoded and searched together.
@@ -160,10 +160,12 @@ def consider(state: SuggestState, sessions: Histories, k: int, prefixes: Sequenc
         numbers = rows.tolist()
         batch = pad([tokens[row] for row in numbers]).to(state.device)
         considered.append(_consider(state, sessions.select(rows), batch, k, [prefixes[row] for row in numbers]))
-    return Candidates.join(considered, groups)
+    return CandidateRows.join(considered, groups)
 
 
-def _consider(state: SuggestState, sessions: Histories, batch: Batch, k: int, prefixes: Sequence[str]) -> Candidates:
+def _consider(
+    state: SuggestState, sessions: Histories, batch: QueryBatch, k: int, prefixes: Sequence[str]
+) -> CandidateRows:
     """Return the candidates of a few sessions: first those written, then those looked up, which the network scores."""
     following = state.following
     typed = [record.values for record in sessions.records()]
@@ -196,7 +198,7 @@ def _consider(state: SuggestState, sessions: Histories, batch: Batch, k: int, pr
     # Ids in the log; -1 for a text that is not among its queries, whose counts are 0.
     queries = following.vocabulary.ids(texts).astype(np.int64) - FIRST
     nothing = np.zeros(len(texts), np.int64)
-    candidates = Candidates(
+    candidates = CandidateRows(
         owners=owners,
         texts=np.array(texts, np.object_),
         totals=np.array([total for total, _ in pairs] + [0.0] * len(tokens), np.float64),
@@ -247,7 +249,7 @@ def spelled(state: SuggestState, sessions: Histories) -> list[list[list[int]]]:
 
 
 def _write(
-    state: SuggestState, batch: Batch, memory: object, k: int, prefixes: Sequence[str]
+    state: SuggestState, batch: QueryBatch, memory: object, k: int, prefixes: Sequence[str]
 ) -> Iterator[dict[str, tuple[float, int]]]:
     """For each session the texts that the beam search writes, with their log-probability and tokens, the end included.
 
@@ -290,7 +292,7 @@ def completions(following: MostFrequentNext, prefix: str, k: int) -> list[str]:
     return following.queries.gather(following.by_frequency[fitting][:k]).to_list()
 
 
-def _score(state: SuggestState, memory: object, candidates: Candidates, num_sessions: int, k: int) -> Candidates:
+def _score(state: SuggestState, memory: object, candidates: CandidateRows, num_sessions: int, k: int) -> CandidateRows:
     """Return the candidates with the network's log-probability of those looked up, without those not worth it."""
     metadata = state.metadata
     if metadata.shortlist and metadata.mix is not None:

@@ -17,7 +17,7 @@ Share = Annotated[float, Field(ge=0, le=1.001)]
 
 
 @dataclass(kw_only=True)
-class Metadata(SharedMetadata):
+class SuggesterMetadata(SharedMetadata):
     """Training data of a suggester, and its metrics on held-out sessions."""
 
     sessions: Count

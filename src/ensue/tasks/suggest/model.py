@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from ensue.tasks.suggest.batch import PADDING, Batch, next_queries, spell
+from ensue.tasks.suggest.batch import PADDING, QueryBatch, next_queries, spell
 
 
 class Decoder(Protocol):
@@ -37,7 +37,7 @@ class Decoder(Protocol):
         ...
 
 
-class Network(nn.Module):
+class QueryNetwork(nn.Module):
     """A network that is made of ``(settings, num_ids)``.
 
     Attributes:
@@ -46,20 +46,20 @@ class Network(nn.Module):
 
     writer: Decoder
 
-    def remember(self, batch: Batch, ends: Tensor) -> Any:
+    def remember(self, batch: QueryBatch, ends: Tensor) -> Any:
         """Return the memory that the decoder reads after each of the queries at (batch, turns) ``ends``, in order."""
         raise NotImplementedError
 
-    def encode(self, batch: Batch) -> Any:
+    def encode(self, batch: QueryBatch) -> Any:
         """Return the memory that the decoder reads after the last query of each row."""
         return self.remember(batch, batch.last)
 
-    def loss(self, batch: Batch) -> Tensor:
+    def loss(self, batch: QueryBatch) -> Tensor:
         """Mean cross-entropy a token over every query that followed another, in nats."""
         return self.writer.loss(self.remember(batch, batch.followed), *next_queries(batch))
 
     @torch.no_grad()
-    def attributions(self, batch: Batch, candidates: Tensor) -> Tensor:
+    def attributions(self, batch: QueryBatch, candidates: Tensor) -> Tensor:
         """Return the attributions of each token of a suggestion to each earlier token: the attention of the decoder.
 
         Args:
@@ -71,7 +71,7 @@ class Network(nn.Module):
         """
         return self.attend(self.encode(batch), batch, candidates)
 
-    def attend(self, memory: Any, batch: Batch, candidates: Tensor) -> Tensor:
+    def attend(self, memory: Any, batch: QueryBatch, candidates: Tensor) -> Tensor:
         """Return :meth:`attributions` by the attention to one memory."""
         read, _ = spell(candidates, (candidates != PADDING).sum(1))
         # The last position predicts the end, which is no word: its attention is left out.

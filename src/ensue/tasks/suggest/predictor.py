@@ -38,7 +38,7 @@ from ensue.training.report import Report
 
 
 @dataclass
-class Fitted:
+class FittedSuggester:
     """Contents of a suggester's folder, without the weights of the network.
 
     Attributes:
@@ -62,10 +62,10 @@ class Fitted:
         require_table("train_prints", self.train_prints, torch.int32, [None])
 
 
-def collect(state: SuggestState) -> Fitted:
+def collect(state: SuggestState) -> FittedSuggester:
     """Return the fitted values of a suggester."""
     assert state.retrieval is not None
-    return Fitted(state.floor, state.tokenizer, state.retrieval, state.train_prints)
+    return FittedSuggester(state.floor, state.tokenizer, state.retrieval, state.train_prints)
 
 
 def shown(state: SuggestState) -> dict[str, object]:
@@ -73,7 +73,7 @@ def shown(state: SuggestState) -> dict[str, object]:
     return {"floor": state.floor.facts}
 
 
-def restore(state: SuggestState, fitted: Fitted, folder: Path) -> None:
+def restore(state: SuggestState, fitted: FittedSuggester, folder: Path) -> None:
     """Give a new state the fitted values and the network of a folder."""
     mixture = state.metadata.mixture
     if mixture is not None and mixture.keys() != {*MIXED}:
@@ -104,7 +104,7 @@ class SuggestPredictor(SuggestState):
     """
 
     data_type = Queries
-    folders = Folders(Fitted, collect, restore, stored_data, shown)
+    folders = Folders(FittedSuggester, collect, restore, stored_data, shown)
 
     def fit(
         self, data: Queries, valid: Queries | None = None, *, checkpoint: Path | None = None, resume: bool = False

@@ -47,7 +47,7 @@ class Spelling:
         return [self.texts[text] for text in texts]
 
 
-class Rules(NamedTuple):
+class GenerationRules(NamedTuple):
     """Constraints on generated tokens.
 
     Attributes:
@@ -61,7 +61,7 @@ class Rules(NamedTuple):
     spelling: Spelling
 
     @classmethod
-    def of(cls, floor: Floor, tokenizer: QueryTokenizer) -> Rules:
+    def of(cls, floor: Floor, tokenizer: QueryTokenizer) -> GenerationRules:
         """The rules of a floor and of the tokens it is written in."""
         banned = torch.from_numpy(~floor.word_ids_allowed(tokenizer))
         return cls(banned, PrefixRule(spellings(tokenizer)), Spelling(tokenizer))

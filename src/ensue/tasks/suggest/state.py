@@ -22,10 +22,10 @@ from ensue.tasks.suggest.baselines.table import Crowd
 from ensue.tasks.suggest.candidates import MIXED
 from ensue.tasks.suggest.catalogue import BEST, MODELS, RERANKED, RERANKER, SHARED
 from ensue.tasks.suggest.dataset import Sessions, Spelled, spell_out
-from ensue.tasks.suggest.metadata import Metadata
-from ensue.tasks.suggest.model import Network
+from ensue.tasks.suggest.metadata import SuggesterMetadata
+from ensue.tasks.suggest.model import QueryNetwork
 from ensue.tasks.suggest.privacy import Floor, people_of
-from ensue.tasks.suggest.rules import Rules
+from ensue.tasks.suggest.rules import GenerationRules
 from ensue.tasks.suggest.settings import (
     HLSTMSettings,
     MTNSettings,
@@ -37,7 +37,7 @@ from ensue.tasks.suggest.similarity import Similarity
 from ensue.vocabulary import FIRST
 
 
-class SuggestState(State[Network]):
+class SuggestState(State[QueryNetwork]):
     """A query suggester: see :class:`~ensue.learning.state.State` for its arguments."""
 
     task = "suggest"
@@ -66,11 +66,13 @@ class SuggestState(State[Network]):
         """Splits queries into tokens and holds their ids."""
         self.retrieval: Retrieval | None = None
         """The queries of the log that may be shown, and their counts; ``None`` before training."""
-        self.model: Network | Retrieval | None = None
-        self.metadata: Metadata = Metadata(sessions=0, queries=0, distinct=0, tokens=0, normalisation="plain", notes=[])
+        self.model: QueryNetwork | Retrieval | None = None
+        self.metadata: SuggesterMetadata = SuggesterMetadata(
+            sessions=0, queries=0, distinct=0, tokens=0, normalisation="plain", notes=[]
+        )
         self.train_prints = torch.zeros(0, dtype=torch.int32)
         """(distinct pairs of queries,) hashes, by which test pairs among the training data are detected."""
-        self.rules: Rules | None = None
+        self.rules: GenerationRules | None = None
         """The tokens that the search may write, made by :meth:`search_rules`."""
         self.expected: Shares | None = None
         """Expected counts, made by :attr:`shares`."""
@@ -129,10 +131,10 @@ class SuggestState(State[Network]):
         other.metadata.mix = None
         return other
 
-    def search_rules(self) -> Rules:
+    def search_rules(self) -> GenerationRules:
         """Return the rules of the search; made once."""
         if self.rules is None:
-            self.rules = Rules.of(self.floor, self.tokenizer)
+            self.rules = GenerationRules.of(self.floor, self.tokenizer)
         return self.rules
 
     def windows(self, sessions: Histories) -> Sessions:
@@ -148,7 +150,7 @@ class SuggestState(State[Network]):
         """Return the tokens that the network trains on; words below the threshold are unknown to it."""
         return spell_out(self.tokenizer, values if self.tokenizer.kind == "words" else self.floor.common(values))
 
-    def make_network(self) -> Network:
+    def make_network(self) -> QueryNetwork:
         """An untrained network where torch makes tensors."""
-        network: Network = MODELS[self.model_name].make(self.settings, len(self.tokenizer))
+        network: QueryNetwork = MODELS[self.model_name].make(self.settings, len(self.tokenizer))
         return network

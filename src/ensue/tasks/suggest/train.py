@@ -22,7 +22,7 @@ from ensue.schedule import RISING, Schedule
 from ensue.tasks.suggest.catalogue import COUNTING, RERANKER
 from ensue.tasks.suggest.dataset import CELLS, Sessions
 from ensue.tasks.suggest.ensembles.reranker import learn_counted_order, learn_order
-from ensue.tasks.suggest.metadata import Metadata
+from ensue.tasks.suggest.metadata import SuggesterMetadata
 from ensue.tasks.suggest.privacy import bounded, people_of, prints, shared_steps
 from ensue.tasks.suggest.state import SuggestState
 from ensue.training.checkpoint import Checkpoint
@@ -166,7 +166,7 @@ def _is_network_worthwhile(state: SuggestState, data: Queries) -> bool:
     return False
 
 
-def _settle(state: SuggestState, leader: str, order: Metadata | None, beaten: str) -> None:
+def _settle(state: SuggestState, leader: str, order: SuggesterMetadata | None, beaten: str) -> None:
     """Become the model that ranked held-out sessions best, without a network.
 
     Args:
@@ -191,7 +191,7 @@ def _settle(state: SuggestState, leader: str, order: Metadata | None, beaten: st
         )
     for name in LEARNED_ORDER:
         if order is not None or name != "validation_mrr":
-            setattr(metadata, name, getattr(order or Metadata, name))
+            setattr(metadata, name, getattr(order or SuggesterMetadata, name))
     state.model_name = leader
     state.settings = None
     state.schedule = None
@@ -232,7 +232,7 @@ def learn_words(state: SuggestState, data: Queries) -> None:
     )
     state.train_prints = torch.from_numpy(np.unique(prints(shared_steps(data, floor))))
     used = values.gather(np.unique(histories.ids).astype(np.int64) - FIRST)
-    state.metadata = Metadata(
+    state.metadata = SuggesterMetadata(
         sessions=len(data),
         queries=len(histories.ids),
         distinct=len(used),

@@ -18,7 +18,7 @@ from ensue.tasks.classify.baselines.mean_vectors import MeanVectors
 from ensue.tasks.classify.baselines.spelling import SpelledWords
 from ensue.tasks.classify.baselines.tfidf import Tfidf, overlaps
 from ensue.tasks.classify.dataset import Sides
-from ensue.tasks.classify.settings import CountingSettings
+from ensue.tasks.classify.settings import LinearSettings
 from ensue.text import linear
 from ensue.text.linear import log_softmax
 from ensue.text.sparse import sparse_rows
@@ -225,7 +225,7 @@ def test_new_texts_of_one_label_do_not_drive_the_bias_off() -> None:
 ])  # fmt: skip
 def test_settings_are_checked(name: str, value: float, message: str) -> None:
     with pytest.raises(SettingError) as error:
-        CountingSettings(**{name: value})  # type: ignore[arg-type]
+        LinearSettings(**{name: value})  # type: ignore[arg-type]
     assert str(error.value) == message
 
 

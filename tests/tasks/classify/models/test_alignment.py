@@ -11,7 +11,7 @@ from torch import Tensor
 from ensue.tasks.classify.dataset import Sides
 from ensue.tasks.classify.model import Shape
 from ensue.tasks.classify.models.alignment import Alignment
-from ensue.tasks.classify.models.centrality import TextClassifier
+from ensue.tasks.classify.models.centrality import CentralityClassifier
 from ensue.tasks.classify.passages import PassageBatches
 from ensue.tasks.classify.settings import ALIGNMENT, TextSettings
 from ensue.text.tokens import Tokenizer
@@ -64,7 +64,9 @@ def test_words_are_aligned_with_themselves_before_anything_is_learned() -> None:
     torch.manual_seed(0)
     tokenizer = Tokenizer.fit([pl.Series(["a b c d"])])
     encoded = tuple(tokenizer.encode(pl.Series([text])) for text in ("a b c", "c"))
-    network = TextClassifier(TextSettings(pooling=ALIGNMENT), Shape(len(tokenizer.vocabulary), 50, 2, "pair")).eval()
+    network = CentralityClassifier(
+        TextSettings(pooling=ALIGNMENT), Shape(len(tokenizer.vocabulary), 50, 2, "pair")
+    ).eval()
     first = network(PassageBatches(encoded).batch(np.arange(1))).words[0]
     assert float(first.weights[0, 2]) > 0.9, "of a b c the last, which the other text holds"
 
@@ -76,7 +78,7 @@ def test_a_text_of_many_passages_is_aligned_as_one(monkeypatch: pytest.MonkeyPat
     long = [" ".join(f"w{place % 7}" for place in range(40))]
     tokenizer = Tokenizer.fit([pl.Series(long)])
     settings = TextSettings(pooling=ALIGNMENT, hidden=4, head=4, dropout=0.0)
-    network = TextClassifier(settings, Shape(len(tokenizer.vocabulary), 5, 2, "flat")).eval()
+    network = CentralityClassifier(settings, Shape(len(tokenizer.vocabulary), 5, 2, "flat")).eval()
     encoded = tokenizer.encode(pl.Series(long))
     batch = PassageBatches((encoded,)).batch(np.arange(1))
     assert len(batch.owners) == 3 and network.aligned is not None

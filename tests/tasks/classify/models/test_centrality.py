@@ -12,7 +12,7 @@ from torch import Tensor
 from ensue import SettingError
 from ensue.schedule import Schedule
 from ensue.tasks.classify.model import Shape
-from ensue.tasks.classify.models.centrality import Level, TextClassifier
+from ensue.tasks.classify.models.centrality import CentralityClassifier, Level
 from ensue.tasks.classify.passages import PassageBatches
 from ensue.tasks.classify.settings import TextSettings
 from ensue.training.optimizer import make_optimizer
@@ -21,9 +21,9 @@ from tests.tasks.classify.test_dataset import counting_up
 SMALL = {"hidden": 3, "head": 4, "score_dim": 3, "dropout": 0.0}
 
 
-def network(pooling: str, architecture: str, num_words: int = 700) -> TextClassifier:
+def network(pooling: str, architecture: str, num_words: int = 700) -> CentralityClassifier:
     torch.manual_seed(1)
-    made = TextClassifier(TextSettings(pooling=pooling, **SMALL), Shape(num_words, 5, 3, architecture))  # type: ignore[arg-type]
+    made = CentralityClassifier(TextSettings(pooling=pooling, **SMALL), Shape(num_words, 5, 3, architecture))  # type: ignore[arg-type]
     return made.double().eval()
 
 
@@ -35,7 +35,7 @@ def pooled(level: Level | None, items: Tensor) -> Tensor:
     return vector
 
 
-def scored(net: TextClassifier, vector: Tensor) -> Tensor:
+def scored(net: CentralityClassifier, vector: Tensor) -> Tensor:
     scores: Tensor = net.output(net.hidden(vector).tanh())
     return scores
 
@@ -87,7 +87,7 @@ def test_the_loss_is_the_mean_negative_log_likelihood() -> None:
 
 def test_words_that_are_fixed_or_not_met_stay_as_they_are_to_the_bit() -> None:
     torch.manual_seed(0)
-    net = TextClassifier(TextSettings(**SMALL), Shape(12, 5, 2, "flat")).train()  # type: ignore[arg-type]
+    net = CentralityClassifier(TextSettings(**SMALL), Shape(12, 5, 2, "flat")).train()  # type: ignore[arg-type]
     vectors = torch.randn(2, 5)
     net.place(torch.tensor([2, 3]), vectors, tuned=False)
     assert torch.equal(net.table.weight[[2, 3]], vectors)
@@ -104,7 +104,7 @@ def test_words_that_are_fixed_or_not_met_stay_as_they_are_to_the_bit() -> None:
 
 def test_words_that_a_file_lacks_start_as_large_as_those_it_has() -> None:
     torch.manual_seed(0)
-    net = TextClassifier(TextSettings(**SMALL), Shape(4000, 5, 2, "flat"))  # type: ignore[arg-type]
+    net = CentralityClassifier(TextSettings(**SMALL), Shape(4000, 5, 2, "flat"))  # type: ignore[arg-type]
     net.place(torch.arange(2, 1000), 3 * torch.randn(998, 5), tuned=True)
     assert net.table.weight[1000:].std().item() == pytest.approx(3, rel=0.05)
     assert not net.table.weight[:2].any() and not net.fixed.any()

@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ensue.tasks.link.ensembles.neighbours import Neighbours
+from ensue.tasks.link.ensembles.neighbours import PostNeighbours
 from ensue.text.lexical import Lexical
 from ensue.text.terms import word_terms
 
@@ -49,7 +49,7 @@ def literal(weight: float) -> np.ndarray:
 @pytest.mark.parametrize("weight", [0.3, 1.0])
 def test_mixed_is_the_literal_loop(weight: float) -> None:
     words = word_terms(pl.Series(POSTS))
-    own = Neighbours(words, shares(), counted())
+    own = PostNeighbours(words, shares(), counted())
     found = np.exp(own.mixed(np.log(shares()), words, np.arange(6), weight))
     np.testing.assert_allclose(found, literal(weight), rtol=1e-5)
     # "detour again" says nothing by itself; the post that shares its rare word does.
@@ -59,7 +59,7 @@ def test_mixed_is_the_literal_loop(weight: float) -> None:
 
 def test_a_post_that_is_none_of_those_that_tell_hears_all_of_them() -> None:
     words, first = word_terms(pl.Series(POSTS)), word_terms(pl.Series(POSTS[:1]))
-    own = Neighbours(words, shares(), counted())
+    own = PostNeighbours(words, shares(), counted())
     alone, copy = (own.mixed(np.log(shares()[:1]), first, np.array([row]), 1.0) for row in (0, -1))
     assert copy[0, 0] > alone[0, 0]
     unknown = own.mixed(np.log(shares()[:1]), word_terms(pl.Series(["quite unheard"])), np.array([-1]), 1.0)
@@ -68,7 +68,7 @@ def test_a_post_that_is_none_of_those_that_tell_hears_all_of_them() -> None:
 
 def test_posts_in_blocks_hear_the_same() -> None:
     words = word_terms(pl.Series(POSTS))
-    own = Neighbours(words, shares(), counted())
+    own = PostNeighbours(words, shares(), counted())
     whole = own.mixed(np.log(shares()), words, np.arange(6), 1.0)
     parts = [
         own.mixed(np.log(shares()[row : row + 1]), word_terms(pl.Series(POSTS[row : row + 1])), np.array([row]), 1.0)

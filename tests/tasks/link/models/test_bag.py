@@ -6,12 +6,14 @@ import math
 
 import torch
 
-from ensue.tasks.link.batches import Words
+from ensue.tasks.link.batches import DistinctWords
 from ensue.tasks.link.models.bag import STEEP, bag
 
 # Two words: (1, 0) of weight 1, and (0, 1) of weight 2; the first number is the encoder's.
 VECTORS = torch.tensor([[9.0, 1, 0, 0], [9, 0, 1, math.log(2) / STEEP]]).double()
-WORDS = Words(VECTORS, torch.tensor([[0, 1, 0], [1, 0, 0]]), torch.tensor([[True, True, True], [True, False, False]]))
+WORDS = DistinctWords(
+    VECTORS, torch.tensor([[0, 1, 0], [1, 0, 0]]), torch.tensor([[True, True, True], [True, False, False]])
+)
 
 
 def test_by_hand() -> None:

@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from ensue import SettingError
 from ensue.learning.state import module_of
-from ensue.tasks.link.batches import Links, Words
+from ensue.tasks.link.batches import DistinctWords, Links
 from ensue.tasks.link.catalogue import MODELS
 from ensue.tasks.link.models.network import Linker
 from ensue.tasks.link.models.star import AST
@@ -69,7 +69,7 @@ def test_by_hand_a_text_of_one_word() -> None:
     ast = AST(2, heads=1).double()
     for step in (ast.rings[0], ast.stars[0]):
         step.inward.weight.data = torch.tensor([[0, 0], [0, 0], [0, 0], [0, 0], [1, 0], [0, 1]]).double()  # type: ignore[union-attr]
-    words = Words(torch.tensor([[3.0, 1.0]]).double(), torch.tensor([[0]]), torch.tensor([[True]]))
+    words = DistinctWords(torch.tensor([[3.0, 1.0]]).double(), torch.tensor([[0]]), torch.tensor([[True]]))
     # norm of (3, 1) is (1, -1): n = (7/3, 1/3), s = (8/3, 2/3), and (n + s) / 2 = (2.5, 0.5).
     assert ast(words)[0].tolist() == pytest.approx([2.5, 0.5], abs=1e-5)
 

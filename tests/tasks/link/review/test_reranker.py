@@ -7,7 +7,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from ensue.metrics import Floats
-from ensue.tasks.link.review.reranker import STRENGTH, Reranker
+from ensue.tasks.link.review.reranker import STRENGTH, ReviewReranker
 from ensue.text.sparse import SparseRows, sparse_rows
 
 
@@ -22,7 +22,7 @@ def rows(seed: int, num: int = 40, width: int = 15) -> tuple[SparseRows, Floats]
 def test_without_labels_the_order_is_the_models() -> None:
     start = np.array([1.0, 3, 2])
     sparse = sparse_rows(np.arange(3), np.arange(3), np.ones(3), (3, 3))
-    assert Reranker(start, sparse).odds(np.empty(0, np.int64), np.empty(0, bool)).tolist() == start.tolist()
+    assert ReviewReranker(start, sparse).odds(np.empty(0, np.int64), np.empty(0, bool)).tolist() == start.tolist()
 
 
 def test_the_weights_are_scikit_learns() -> None:
@@ -31,7 +31,7 @@ def test_the_weights_are_scikit_learns() -> None:
     start = np.zeros((40, 2))  # scikit-learn knows no offset
     start[:, 1] = random.normal(size=40)
     read, labels = random.permutation(40)[:25], random.random(25) < 0.4
-    found = Reranker(start, sparse).odds(read, labels)
+    found = ReviewReranker(start, sparse).odds(read, labels)
     # Its features: the row, the start (0 here), what else was said, and a one whose weight is held as the others are.
     model = LogisticRegression(C=STRENGTH, fit_intercept=False, tol=1e-10, max_iter=10_000)
     features = np.column_stack([dense, (start[:, 1] - start[:, 1].mean()) / start[:, 1].std(), np.ones(40)])
@@ -43,8 +43,8 @@ def test_labels_may_come_a_few_at_a_time() -> None:
     sparse, _ = rows(4)
     random = np.random.default_rng(5)
     start, read, labels = random.normal(size=40), random.permutation(40)[:30], random.random(30) < 0.5
-    whole = Reranker(start, sparse).odds(read, labels)
-    ranking = Reranker(start, sparse)
+    whole = ReviewReranker(start, sparse).odds(read, labels)
+    ranking = ReviewReranker(start, sparse)
     for end in (7, 20, 30):
         found = ranking.odds(read[:end], labels[:end])
     assert found == pytest.approx(whole, abs=1e-5)

@@ -26,7 +26,7 @@ from ensue.tasks.next.ensembles.cascade_blend import (
     _learned,
 )
 from ensue.tasks.next.ensembles.co_participation import DAY, CoParticipation
-from ensue.tasks.next.ensembles.neighbours import Neighbours
+from ensue.tasks.next.ensembles.neighbours import CascadeNeighbours
 from ensue.tasks.next.ensembles.temporal_preference import CLOCKS, TemporalPreference
 from ensue.tasks.next.models.hidan import HiDAN
 from ensue.tasks.next.predictor import NextPredictor
@@ -58,7 +58,7 @@ def test_every_part_knows_what_its_module_says() -> None:
         arrays = batch.arrays()
         known = model._features(arrays, own.scores).features
     expected = dict.fromkeys(PARTS, torch.zeros_like(own.scores))
-    heard, alike = CoParticipation(model.memory).score(arrays), Neighbours(model.memory).score(arrays)
+    heard, alike = CoParticipation(model.memory).score(arrays), CascadeNeighbours(model.memory).score(arrays)
     for name, found_there in (("near", heard.near), ("far", heard.far), ("alike", alike)):
         said = torch.from_numpy(found_there.toarray())
         share = said / said.sum(1, keepdim=True)

@@ -11,7 +11,7 @@ from ensue import History
 from ensue.data.histories import Histories
 from ensue.tasks.next.dataset import Windows
 from ensue.tasks.next.ensembles.memory import CascadeStore
-from ensue.tasks.next.ensembles.neighbours import POWER, Neighbours
+from ensue.tasks.next.ensembles.neighbours import POWER, CascadeNeighbours
 from ensue.vocabulary import Vocabulary
 
 VALUES = "abcdefgh"
@@ -20,12 +20,12 @@ PAST = [History(tuple(text)) for text in ("abc", "bd", "cabh", "fedg", "ga")]
 ASKED = [History(tuple(text)) for text in ("acde", "hb", "gfab")]
 
 
-def memory() -> tuple[Neighbours, Vocabulary]:
+def memory() -> tuple[CascadeNeighbours, Vocabulary]:
     vocabulary = Vocabulary(VALUES)
     past = CascadeStore(len(vocabulary))
     past.count(Histories.of(PAST[:2], vocabulary))
     past.count(Histories.of(PAST[2:], vocabulary))
-    return Neighbours(past, window=WINDOW), vocabulary
+    return CascadeNeighbours(past, window=WINDOW), vocabulary
 
 
 def said(latest: tuple[str, ...]) -> dict[str, float]:
@@ -63,5 +63,5 @@ def test_one_record_is_heard_as_among_others() -> None:
 def test_nothing_past_says_nothing() -> None:
     _, vocabulary = memory()
     batch = Windows(Histories.of(ASKED, vocabulary), 6).batch(np.arange(len(ASKED)))
-    heard = Neighbours(CascadeStore(len(vocabulary))).score(batch)
+    heard = CascadeNeighbours(CascadeStore(len(vocabulary))).score(batch)
     assert heard.shape == (batch.num_targets, len(vocabulary)) and not heard.toarray().any()

@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from ensue import SettingError
 from ensue.nn.sampling import Sampler, sampled_cross_entropy
 from ensue.tasks.next.batch import Batch
-from ensue.tasks.next.models.sansr import PAIRWISE, SANSR, Block
+from ensue.tasks.next.models.sansr import PAIRWISE, SANSR, SANSRBlock
 from ensue.tasks.next.settings import SANSRSettings
 from ensue.vocabulary import FIRST
 
@@ -51,7 +51,7 @@ def literal(model: SANSR, clicks: list[int]) -> Tensor:
         for place, click in enumerate(clicks)
     ]
     for block in model.blocks:
-        assert isinstance(block, Block)
+        assert isinstance(block, SANSRBlock)
         normed = [norm(vector, block.before) for vector in vectors]
         made = []
         for at in range(len(vectors)):

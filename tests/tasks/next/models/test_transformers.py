@@ -15,16 +15,16 @@ from ensue.tasks.next.models.bert4rec import BERT4Rec
 from ensue.tasks.next.models.esasrec import ESASRec
 from ensue.tasks.next.models.hstu import HSTU
 from ensue.tasks.next.models.sasrec import SASRec, cut
-from ensue.tasks.next.settings import BERT4RecSettings, TransformerSettings
+from ensue.tasks.next.settings import BERT4RecSettings, SASRecSettings
 from tests.oracles import promises
 from tests.oracles import sessions as oracles
 from tests.oracles.sessions import Weights
 from tests.tasks.next.batches import HOUR, NUM_IDS, everywhere, pad, ragged
 
 NETWORKS: dict[str, tuple[Any, Any]] = {
-    "sasrec": (SASRec, TransformerSettings(loss="bce")),
-    "esasrec": (ESASRec, TransformerSettings(loss="sampled")),
-    "hstu": (HSTU, TransformerSettings(loss="sampled")),
+    "sasrec": (SASRec, SASRecSettings(loss="bce")),
+    "esasrec": (ESASRec, SASRecSettings(loss="sampled")),
+    "hstu": (HSTU, SASRecSettings(loss="sampled")),
     "bert4rec": (BERT4Rec, BERT4RecSettings()),
 }
 EVERY = pytest.mark.parametrize("name", NETWORKS)
@@ -71,7 +71,7 @@ def embedded(weights: Weights, settings: Any, ids: Sequence[int]) -> list[Tensor
     return [table[id] * math.sqrt(settings.dim) + positions[place] for place, id in enumerate(ids)]
 
 
-def sasrec_scores(settings: TransformerSettings, weights: Weights, ids: Sequence[int]) -> Tensor:
+def sasrec_scores(settings: SASRecSettings, weights: Weights, ids: Sequence[int]) -> Tensor:
     vectors = embedded(weights, settings, ids[-settings.max_length :])
     for number in range(settings.num_layers):
         name = f"blocks.{number}"
@@ -87,7 +87,7 @@ def sasrec_scores(settings: TransformerSettings, weights: Weights, ids: Sequence
     return oracles.products(norm(weights, "norm", vectors[-1]), weights["items.weight"])
 
 
-def esasrec_scores(settings: TransformerSettings, weights: Weights, ids: Sequence[int]) -> Tensor:
+def esasrec_scores(settings: SASRecSettings, weights: Weights, ids: Sequence[int]) -> Tensor:
     vectors = embedded(weights, settings, ids[-settings.max_length :])
     for number in range(settings.num_layers):
         name = f"blocks.{number}"
@@ -128,7 +128,7 @@ def bert4rec_scores(settings: BERT4RecSettings, weights: Weights, ids: Sequence[
     return scores + weights["bias"]
 
 
-def hstu_scores(settings: TransformerSettings, weights: Weights, ids: Sequence[int], times: Sequence[float]) -> Tensor:
+def hstu_scores(settings: SASRecSettings, weights: Weights, ids: Sequence[int], times: Sequence[float]) -> Tensor:
     kept, clock = ids[-settings.max_length :], times[-settings.max_length :]
     vectors = embedded(weights, settings, kept)
     size = settings.dim // settings.heads

@@ -13,10 +13,10 @@ from ensue.data.histories import Histories
 from ensue.tasks.suggest.baselines.co_occurrence import REACH, count_pairs, scaled
 from ensue.tasks.suggest.baselines.counting import added
 from ensue.tasks.suggest.baselines.retrieval import Retrieval
-from ensue.tasks.suggest.baselines.table import Table
+from ensue.tasks.suggest.baselines.table import QueryTable
 
 
-def table(beside: Table, row: int) -> dict[int, float]:
+def table(beside: QueryTable, row: int) -> dict[int, float]:
     part = slice(*beside.rows[row : row + 2])
     return dict(zip(beside.others[part].tolist(), beside.weights[part].tolist(), strict=True))
 

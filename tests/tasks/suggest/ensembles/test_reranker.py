@@ -15,7 +15,7 @@ from ensue import History
 from ensue.data.histories import Histories
 from ensue.data.queries import Queries
 from ensue.tasks.suggest.baselines.counting import RepeatLast
-from ensue.tasks.suggest.candidates import ALL_FEATURES, FEATURES, MIXED, Candidates, features, shares
+from ensue.tasks.suggest.candidates import ALL_FEATURES, FEATURES, MIXED, CandidateRows, features, shares
 from ensue.tasks.suggest.catalogue import COUNTING
 from ensue.tasks.suggest.ensembles import reranker
 from ensue.tasks.suggest.ensembles.consensus import choose_cost
@@ -25,7 +25,7 @@ from ensue.tasks.suggest.predictor import SuggestPredictor
 from ensue.tasks.suggest.settings import SuggestSettings
 
 
-def candidates_of(*rows: dict[str, Any], sessions: int = 1) -> Candidates:
+def candidates_of(*rows: dict[str, Any], sessions: int = 1) -> CandidateRows:
     """The same candidates for some sessions; what a row does not say is that of one that was written."""
     default = {
         "text": "", "total": 0.0, "length": 1, "written": True, "unknown": 0, "rank": -1, "followed": 0, "count": 0,
@@ -35,8 +35,8 @@ def candidates_of(*rows: dict[str, Any], sessions: int = 1) -> Candidates:
     names = {"text": "texts", "total": "totals", "length": "lengths", "rank": "ranks", "count": "counts"}
     arrays = {names.get(name, name): np.array(column) for name, column in columns.items()}
     arrays["texts"] = np.array(columns["text"], np.object_)
-    one = Candidates(owners=np.zeros(len(rows), np.int64), **arrays)
-    return Candidates.join([one] * sessions, [np.array([number]) for number in range(sessions)])
+    one = CandidateRows(owners=np.zeros(len(rows), np.int64), **arrays)
+    return CandidateRows.join([one] * sessions, [np.array([number]) for number in range(sessions)])
 
 
 def test_features_by_hand() -> None:

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from ensue import SettingError
-from ensue.nn.transformer import Rows
-from ensue.tasks.suggest.batch import Batch, next_queries, pad
+from ensue.nn.transformer import PackedRows
+from ensue.tasks.suggest.batch import QueryBatch, next_queries, pad
 from ensue.tasks.suggest.models.mtn import MTN, visible
 from ensue.tasks.suggest.settings import MTNSettings
 from tests.oracles.suggest import target_log_likelihoods
@@ -45,7 +45,7 @@ def test_all_prefixes_at_once_equal_each_alone(model: MTN) -> None:
     checks.all_prefixes_at_once_equal_each_alone(model)
 
 
-def likelihoods(model: MTN, batch: Batch) -> Tensor:
+def likelihoods(model: MTN, batch: QueryBatch) -> Tensor:
     return model.writer.likelihood(model.remember(batch, batch.followed), *next_queries(batch))
 
 
@@ -78,7 +78,7 @@ def test_label_smoothing_is_torchs() -> None:
     plain, smooth = network(), network(smoothing=0.3)
     batch = pad(SESSIONS)
     read, said = next_queries(batch)
-    states, *_ = plain.writer.states(plain.remember(batch, batch.followed), read, Rows.of(said != 0))
+    states, *_ = plain.writer.states(plain.remember(batch, batch.followed), read, PackedRows.of(said != 0))
     scores = plain.writer.words.log_probabilities(states)[:, 1:]
     expected = nn.functional.cross_entropy(scores, said[said != 0] - 1, label_smoothing=0.3)
     torch.testing.assert_close(smooth.loss(batch), expected)
@@ -89,7 +89,7 @@ def test_what_is_smoothed_beside_copying_is_the_vocabulary_alone() -> None:
     batch = pad(SESSIONS)
     read, said = next_queries(batch)
     there, memory = said != 0, plain.remember(batch, batch.followed)
-    states, _ = plain.writer.states(memory, read, Rows.of(there))
+    states, _ = plain.writer.states(memory, read, PackedRows.of(there))
     spread = plain.writer.words.log_probabilities(states)[:, 1:].mean(1)  # cross-entropy against all tokens evenly
     expected = -(0.7 * plain.writer.likelihood(memory, read, said)[there] + 0.3 * spread).mean()
     torch.testing.assert_close(smooth.loss(batch), expected)
@@ -102,7 +102,7 @@ USERS = [[[5, 6], [7], [8, 9, 10], [11], [4, 5], [6], [12, 12]], [[9], [8, 7], [
 UNITS = [[0, 0, 1, 1, 1, 2, 2], [0, 0, 0]]
 
 
-def users() -> Batch:
+def users() -> QueryBatch:
     batch = pad(USERS)
     units = torch.zeros(2, 1, 7, dtype=torch.long)
     units[0, 0] = torch.tensor(UNITS[0])

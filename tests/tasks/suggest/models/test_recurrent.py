@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ensue import SettingError
-from ensue.tasks.suggest.batch import Batch, next_queries, pad
+from ensue.tasks.suggest.batch import QueryBatch, next_queries, pad
 from ensue.tasks.suggest.models.recurrent import HLSTM, Seq2Seq
 from ensue.tasks.suggest.settings import HLSTMSettings, Seq2SeqSettings
 from tests.oracles.suggest import next_word_shares
@@ -52,7 +52,7 @@ def test_the_entropy_term_equals_the_loop() -> None:
     assert model.loss(pad(SESSIONS)).item() == pytest.approx(plain + 0.1 * sum(sums) / len(sums), abs=1e-10)
 
 
-def likelihoods(model: Any, batch: Batch) -> Tensor:
+def likelihoods(model: Any, batch: QueryBatch) -> Tensor:
     found: Tensor = model.writer.likelihood(model.remember(batch, batch.followed), *next_queries(batch))
     return found
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from ensue import SettingError
-from ensue.tasks.suggest.batch import END, Batch, next_queries, pad
+from ensue.tasks.suggest.batch import END, QueryBatch, next_queries, pad
 from ensue.tasks.suggest.models.transformers import Transformer, join
 from ensue.tasks.suggest.settings import TransformerSettings
 from tests.tasks.suggest import checks
@@ -51,7 +51,7 @@ def test_all_prefixes_at_once_equal_each_alone(model: Transformer) -> None:
     checks.all_prefixes_at_once_equal_each_alone(model)
 
 
-def likelihoods(model: Transformer, batch: Batch) -> Tensor:
+def likelihoods(model: Transformer, batch: QueryBatch) -> Tensor:
     return model.writer.likelihood(model.remember(batch, batch.followed), *next_queries(batch))
 
 

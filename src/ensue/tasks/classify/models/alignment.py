@@ -30,7 +30,7 @@ from torch.nn.functional import normalize
 from ensue.nn.attention import masked_mean, masked_softmax
 from ensue.nn.dropout import Dropout
 from ensue.nn.pooling import Pooled
-from ensue.tasks.classify.passages import Batch
+from ensue.tasks.classify.passages import TextBatch
 
 _SHARP = 10.0
 """Initial factor of the cosines: a word with cosine 1 outweighs ten words with cosine 0.77."""
@@ -44,7 +44,7 @@ class _Words(NamedTuple):
     starts: Tensor  # (passages,) where each begins in its text
 
     @classmethod
-    def of(cls, batch: Batch) -> _Words:
+    def of(cls, batch: TextBatch) -> _Words:
         # Passages of 3 2 4 words of the texts 0 0 1: texts of 5 and 4 words, starts 0 3 0.
         owners = batch.owners
         sizes = torch.zeros_like(owners)
@@ -83,7 +83,7 @@ class Alignment(nn.Module):
         nn.init.eye_(self.attend.weight)
         self.compare = _net(4 * dim + 1, hidden, dropout)
 
-    def forward(self, look: Callable[[Tensor], Tensor], batch: Batch) -> tuple[Tensor, list[Pooled]]:
+    def forward(self, look: Callable[[Tensor], Tensor], batch: TextBatch) -> tuple[Tensor, list[Pooled]]:
         """(records, width) vectors, and for each block how much each of its words is attended to."""
         words = _Words.of(batch)
         vectors = self.before(look(words.items))
@@ -125,7 +125,7 @@ def _net(dim: int, width: int, dropout: float) -> nn.Sequential:
     )
 
 
-def _by_block(shares: Tensor, words: _Words, batch: Batch) -> list[Pooled]:
+def _by_block(shares: Tensor, words: _Words, batch: TextBatch) -> list[Pooled]:
     """Shares of the words of a text as those of its passages, which sum to 1 each."""
     pooled = []
     for block in batch.words:

@@ -7,8 +7,8 @@ poolings of ``ensue.nn.pooling`` take its place in the baselines.
 ===========================  =================================================================
 section 2, Eqs. 1-3          ``Level``: vectors of words, BiLSTM, weighted sum
 section 4, hierarchical      two ``Level`` of their own: words to sentences, sentences to text
-Eq. 10                       ``TextClassifier._relate``, for pairs
-Eq. 11                       ``TextClassifier.loss``, with the minus sign it lacks
+Eq. 10                       ``CentralityClassifier._relate``, for pairs
+Eq. 11                       ``CentralityClassifier.loss``, with the minus sign it lacks
 Table 2, section 5.2         sizes, dropout and ``SCHEDULE``: SST-2; ``TABLE_2`` for the others
 ===========================  =================================================================
 
@@ -43,7 +43,7 @@ from ensue.nn.recurrent import BiLSTM
 from ensue.registry import find_class
 from ensue.tasks.classify.model import Shape
 from ensue.tasks.classify.models.alignment import Alignment
-from ensue.tasks.classify.passages import Batch, Output
+from ensue.tasks.classify.passages import PooledOutput, TextBatch
 from ensue.tasks.classify.settings import ALIGNMENT, TextSettings
 from ensue.vocabulary import PADDING
 
@@ -99,7 +99,7 @@ def _pooling(settings: TextSettings) -> Pooling:
     return POOLINGS[name](width, **options)
 
 
-class TextClassifier(nn.Module):
+class CentralityClassifier(nn.Module):
     """Scores of the labels of texts, documents or pairs.
 
     Args:
@@ -155,11 +155,11 @@ class TextClassifier(nn.Module):
         self.table = nn.Embedding(num_words, old.shape[1], sparse=True, _weight=torch.cat([old, rows]))
         self.fixed = torch.cat([self.fixed, self.fixed.new_zeros(len(rows))])
 
-    def forward(self, batch: Batch) -> Output:
+    def forward(self, batch: TextBatch) -> PooledOutput:
         """Scores (records, labels), and what was pooled on the way."""
         if self.aligned is not None:
             related, pooled = self.aligned(self._vectors, batch)  # whose cosines say what is alike: nothing is dropped
-            return Output(self._score(related, batch), pooled, [])
+            return PooledOutput(self._score(related, batch), pooled, [])
         num_rows = sum(len(block.rows) for block in batch.words)
         if self.words is None:
             lower = _Encoded(self.drop(cast(Tensor, batch.vectors)), [])
@@ -175,13 +175,13 @@ class TextClassifier(nn.Module):
         # The passages of a text are averaged by length.
         texts = texts.index_add(0, batch.owners, vectors * batch.shares[:, None].to(vectors.dtype))
         related = _relate(texts) if self.paired else texts
-        return Output(self._score(related, batch), lower.pooled, upper.pooled if upper is not None else [])
+        return PooledOutput(self._score(related, batch), lower.pooled, upper.pooled if upper is not None else [])
 
-    def _score(self, related: Tensor, batch: Batch) -> Tensor:
+    def _score(self, related: Tensor, batch: TextBatch) -> Tensor:
         scores: Tensor = self.output(self.drop(self.hidden(related)).tanh())  # the order of the released program
         return scores if batch.below is None else scores + batch.below
 
-    def loss(self, batch: Batch) -> Tensor:
+    def loss(self, batch: TextBatch) -> Tensor:
         """Eq. 11: the mean negative log likelihood of the labels."""
         scores = self(batch).scores.float()
         if batch.targets.ndim == 2:  # sets of labels: a sigmoid for each, summed over the labels of a text

@@ -28,7 +28,7 @@ _MIN_PROBABILITY = 0.01
 """Shares below are left out: most of all articles have next to none."""
 
 
-class Neighbours:
+class PostNeighbours:
     """Posts by their words, and what each is about.
 
     Args:

@@ -17,7 +17,7 @@ from ensue.learning.ensemble import Candidates
 from ensue.metrics import Floats
 from ensue.significance import exceeds_standard_error, significantly_positive
 from ensue.tasks.link.ensembles.likelihood import candidates, fit_weights, losses
-from ensue.tasks.link.ensembles.neighbours import WEIGHTS, Neighbours
+from ensue.tasks.link.ensembles.neighbours import WEIGHTS, PostNeighbours
 from ensue.tasks.link.ensembles.weighted_sum import STRENGTHS, log_shares, transductive_prior
 from ensue.tasks.link.folds import FOLDS
 from ensue.tasks.link.link_metrics import Mask, Pool, by_row
@@ -271,7 +271,7 @@ def _with_neighbours(data: Labelled, logs: Floats, weight: float) -> Floats:
     for fold in np.unique(data.folds):
         posts = np.flatnonzero(data.folds == fold)
         words = chosen_terms(data.words, posts)
-        neighbours = Neighbours(words, np.exp(logs[posts]), data.lexical)
+        neighbours = PostNeighbours(words, np.exp(logs[posts]), data.lexical)
         smoothed[posts] = neighbours.mixed(logs[posts], words, np.arange(len(posts)), weight)
     return smoothed
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ensue.tasks.link.batches import Words
+from ensue.tasks.link.batches import DistinctWords
 
 STEEP = 4.0
 """Factor of u: with one step size for all entries of a row, weights move that much faster."""
@@ -24,12 +24,12 @@ class Nothing(nn.Module):
 
     width = 0
 
-    def forward(self, words: Words) -> Tensor:
+    def forward(self, words: DistinctWords) -> Tensor:
         """(rows, 0)."""
         return words.vectors.new_zeros(len(words.mask), 0)
 
 
-def bag(words: Words, size: int) -> Tensor:
+def bag(words: DistinctWords, size: int) -> Tensor:
     """(rows, size) sums of length 1; 0 for a text without a word.
 
     Args:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ensue.tasks.link.batches import Words
+from ensue.tasks.link.batches import DistinctWords
 
 WINDOWS = (1, 2, 3, 4)
 """Words that a filter of the CNN sees."""
@@ -39,7 +39,7 @@ class CNN(nn.Module):
             nn.init.zeros_(self.project.weight)
             nn.init.zeros_(self.project.bias)
 
-    def forward(self, words: Words) -> Tensor:
+    def forward(self, words: DistinctWords) -> Tensor:
         """(rows, width); 0 for a text without a word."""
         # (rows, dim, length), with zeros at padding, so that a window may end after the text.
         vectors = (words.spread(words.vectors) * words.mask[..., None]).mT

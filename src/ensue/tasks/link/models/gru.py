@@ -16,7 +16,7 @@ from torch.nn import functional
 
 from ensue.nn.attention import masked_mean
 from ensue.nn.recurrent import GRULayer
-from ensue.tasks.link.batches import Words
+from ensue.tasks.link.batches import DistinctWords
 
 
 class GRU(nn.Module):
@@ -37,7 +37,7 @@ class GRU(nn.Module):
             nn.init.zeros_(self.project.weight)
         self.sides = nn.ModuleList(GRULayer(dim, width // (1 + both), batch_first=True) for _ in range(1 + both))
 
-    def forward(self, words: Words) -> Tensor:
+    def forward(self, words: DistinctWords) -> Tensor:
         """(rows, width); 0 for a text without a word."""
         weights = masked_mean(words.mask, words.vectors.dtype)[:, None]
         directions = (words.places, words.places.gather(1, _reversed(words.mask)))

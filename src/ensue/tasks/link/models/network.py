@@ -35,7 +35,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ensue.nn.blocks import Block
-from ensue.tasks.link.batches import Batch, Words, text_blocks
+from ensue.tasks.link.batches import DistinctWords, LinkBatch, text_blocks
 from ensue.tasks.link.models.bag import STEEP, Nothing, bag
 from ensue.tasks.link.models.cnn import CNN
 from ensue.tasks.link.models.gru import GRU
@@ -192,12 +192,12 @@ class Linker(nn.Module):
             units[index] = self.read(blocks, len(index)).float().cpu().numpy()
         return units
 
-    def forward(self, batch: Batch) -> Tensor:
+    def forward(self, batch: LinkBatch) -> Tensor:
         """(articles, posts) cosines."""
         articles, posts = batch.related.shape
         return self.read(batch.articles, articles) @ self.read(batch.posts, posts).T
 
-    def loss(self, batch: Batch) -> Tensor:
+    def loss(self, batch: LinkBatch) -> Tensor:
         """The loss of the settings over a batch."""
         cosines = self(batch).float()
         settings = self.settings
@@ -205,10 +205,10 @@ class Linker(nn.Module):
             return triplet_loss(cosines, batch.related, margin=settings.margin, epsilon=settings.epsilon)
         return contrastive_loss(cosines, batch.related, temperature=settings.temperature)
 
-    def _read_by_encoder(self, words: Words) -> Words:
+    def _read_by_encoder(self, words: DistinctWords) -> DistinctWords:
         return words._replace(vectors=words.vectors[:, : self.dim])
 
-    def _look(self, ids: Tensor, mask: Tensor) -> Words:
+    def _look(self, ids: Tensor, mask: Tensor) -> DistinctWords:
         # Each word of the block is looked up, and gets its gradient, once.
         distinct, index = torch.unique(ids, return_inverse=True)
         word_ids = distinct[distinct >= 0]  # sorted, so that pieces stand first
@@ -219,7 +219,7 @@ class Linker(nn.Module):
             vectors = torch.where(self.fixed[word_ids][:, None], free, vectors)
         if len(word_ids) < len(distinct):
             vectors = torch.cat([self.pieces(-1 - distinct[: len(distinct) - len(word_ids)]), vectors])
-        return Words(vectors, index, mask)
+        return DistinctWords(vectors, index, mask)
 
 
 def _encoder(settings: LinkSettings, dim: int) -> AST | CNN | GRU | Nothing:

@@ -39,7 +39,7 @@ from ensue.errors import SettingError
 from ensue.nn import fused_window
 from ensue.nn.attention import masked_mean
 from ensue.nn.normalisers import Alphas, entmax
-from ensue.tasks.link.batches import Words
+from ensue.tasks.link.batches import DistinctWords
 
 _SLOPE = 0.01  # of LeakyReLU below 0
 
@@ -75,7 +75,7 @@ class Ring(nn.Module):
         if residual:
             nn.init.zeros_(self.inward.weight[2 * dim :])
 
-    def forward(self, words: Words, nodes: Tensor | None, relay: Tensor) -> Tensor:
+    def forward(self, words: DistinctWords, nodes: Tensor | None, relay: Tensor) -> Tensor:
         """One step.
 
         Args:
@@ -97,18 +97,18 @@ class Ring(nn.Module):
             return functional.leaky_relu(mixed, _SLOPE)
         return mixed + (words.spread(words.vectors) * words.mask[..., None] if nodes is None else nodes)
 
-    def _attend_compiled(self, words: Words, each: Tensor, nodes: Tensor | None, last: Tensor) -> Tensor:
+    def _attend_compiled(self, words: DistinctWords, each: Tensor, nodes: Tensor | None, last: Tensor) -> Tensor:
         """Return the attention of :meth:`_attend`, by a compiled function."""
         firsts, node_projections = torch.tensor_split(each, [2 * self.dim], 1)
         node_projections = node_projections if nodes is None else self.inward(self.norm(nodes)).flatten(0, 1)
         queries, *nears = node_projections.chunk(3, 1)
         index = words.places if nodes is None else None
-        windows = fused_window.Windows(words.places, index, words.mask, self.heads, self.neighbours)
+        windows = fused_window.FusedWindows(words.places, index, words.mask, self.heads, self.neighbours)
         keys, values = zip(nears, firsts.chunk(2, 1), last.chunk(2, 1) if self.relay else (None, None), strict=True)
         weights = self._normalised(fused_window.window_products(windows, queries, *keys), words.mask)
         return fused_window.window_sums(windows, weights, *values)
 
-    def _attend(self, words: Words, each: Tensor, nodes: Tensor | None, last: Tensor) -> Tensor:
+    def _attend(self, words: DistinctWords, each: Tensor, nodes: Tensor | None, last: Tensor) -> Tensor:
         """(rows, length, dim) from what each distinct word gives, and the (rows, 2 dim) key and value of the relay.
 
         A word gives the key and the value of its embedding and, where they are the nodes, a query, a key and a value.
@@ -238,7 +238,7 @@ class AST(nn.Module):
         self.maximum = nn.Parameter(torch.zeros(())) if residual else None
         """m."""
 
-    def forward(self, words: Words) -> Tensor:
+    def forward(self, words: DistinctWords) -> Tensor:
         """(rows, dim); 0 for a text without a word."""
         nodes: Tensor | None = None
         relay = words.mean()

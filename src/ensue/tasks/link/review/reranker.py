@@ -22,7 +22,7 @@ STRENGTH = 10.0
 _MIN_CURVATURE = 1e-9
 
 
-class Reranker:
+class ReviewReranker:
     """Posts that are re-ranked as labels come.
 
     Args:

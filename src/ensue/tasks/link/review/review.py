@@ -36,7 +36,7 @@ from ensue.lines import plural
 from ensue.metrics import Floats
 from ensue.settings import Settings, Size, must_be
 from ensue.tasks.link.review.audit import allowed_misses, audit_size, most_relevant
-from ensue.tasks.link.review.reranker import Reranker
+from ensue.tasks.link.review.reranker import ReviewReranker
 from ensue.text.sparse import SparseRows
 
 ALPHA_FRACTION = 0.5
@@ -148,7 +148,7 @@ def review(
         The state of the review, after every batch and every look; the last one is the answer.
     """
     settings = ReviewSettings() if settings is None else settings
-    reader = Reader(start, rows, ask, labels, looks, shared)
+    reader = ReviewQueue(start, rows, ask, labels, looks, shared)
     audits = 0
 
     def alpha(taken: int) -> float:
@@ -196,7 +196,7 @@ def telling(unread: int, found: int, target: float) -> int:
     return -(-unread // max(allowed_misses(found, target), 1))
 
 
-class Reader:
+class ReviewQueue:
     """The labels given so far, and the order of the rest; arguments as of :func:`review`."""
 
     def __init__(
@@ -208,7 +208,7 @@ class Reader:
         looks: int = 0,
         shared: Shared | None = None,
     ) -> None:
-        self.reranker = Reranker(start, rows)
+        self.reranker = ReviewReranker(start, rows)
         self.ask = ask
         self.shared = shared
         self.labels = np.zeros(len(start), np.int8)

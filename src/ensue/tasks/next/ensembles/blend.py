@@ -52,7 +52,7 @@ from ensue.tasks.next.batch import Batch
 from ensue.tasks.next.dataset import hide_seen, repeats
 from ensue.tasks.next.ensembles.held_out import drawn, likeliest_power, mean_gain
 from ensue.tasks.next.ensembles.memory import BlendMemory
-from ensue.tasks.next.model import Model
+from ensue.tasks.next.model import NextModel
 from ensue.tasks.next.models.core import CORE
 from ensue.tasks.next.settings import BlendSettings, CORESettings
 from ensue.vocabulary import FIRST
@@ -216,7 +216,7 @@ class Blend(nn.Module):
         leaning = functional.normalize(own + self.lean * rows_of(self.beside, ids), dim=-1) / self.settings.temperature
         return torch.cat([leaning, counts], dim=-1)
 
-    def finish(self, learned: Histories, valid: Histories | None, earlier: Model | None) -> None:
+    def finish(self, learned: Histories, valid: Histories | None, earlier: NextModel | None) -> None:
         """Remember what the network was trained on, and choose the numbers.
 
         Args:

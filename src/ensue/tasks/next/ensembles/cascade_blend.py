@@ -57,10 +57,10 @@ from ensue.tasks.next.dataset import Windows, hide_seen, repeats
 from ensue.tasks.next.ensembles.co_participation import CoParticipation
 from ensue.tasks.next.ensembles.memory import CascadeStore
 from ensue.tasks.next.ensembles.mixture import Mixture
-from ensue.tasks.next.ensembles.neighbours import Neighbours
+from ensue.tasks.next.ensembles.neighbours import CascadeNeighbours
 from ensue.tasks.next.ensembles.shortlist import shortlists
 from ensue.tasks.next.ensembles.temporal_preference import CLOCKS, TemporalPreference
-from ensue.tasks.next.model import Model
+from ensue.tasks.next.model import NextModel
 from ensue.tasks.next.models.hidan import HiDAN
 from ensue.tasks.next.settings import CascadeBlendSettings, CountingSettings, HiDANSettings
 from ensue.vocabulary import FIRST
@@ -172,7 +172,7 @@ class CascadeBlend(nn.Module):
         mixed = (influence + said) / (1 + said.sum(-1, keepdim=True)).clamp(min=1e-30)
         return Output(scores, (dependency, mixed))
 
-    def finish(self, learned: Histories, valid: Histories | None, earlier: Model | None) -> None:
+    def finish(self, learned: Histories, valid: Histories | None, earlier: NextModel | None) -> None:
         """Remember what the network was trained on, and learn the mixture.
 
         Args:
@@ -220,7 +220,7 @@ class CascadeBlend(nn.Module):
         """
         past, window = self.memory, self.settings.window or 30
         heard = CoParticipation(past, window=window).score(batch)
-        alike = Neighbours(past, window=window).score(batch)
+        alike = CascadeNeighbours(past, window=window).score(batch)
         users, listed = None, torch.empty(0, dtype=torch.bool)
         chosen: Tensor | slice = slice(None)
         if past.num_ids > WHOLE:

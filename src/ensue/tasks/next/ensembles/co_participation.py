@@ -65,7 +65,7 @@ class CoParticipationScores(NamedTuple):
     shares: Scores
 
 
-class Postings(NamedTuple):
+class CascadeIndex(NamedTuple):
     """Inverted index of past cascades: the events of each id and their neighbours.
 
     Attributes:
@@ -125,7 +125,7 @@ class CoParticipation:
         shares[ends, event % time] = mass
         return CoParticipationScores(near_of @ said, far_of @ said, shares.reshape(size, time, time))
 
-    def _said(self, found: Postings, users: Index, ids: Index, times: Floats) -> SparseRows:
+    def _said(self, found: CascadeIndex, users: Index, ids: Index, times: Floats) -> SparseRows:
         """(users + events, ids) what stood beside each user ever; then what stood beside each event's, close in time.
 
         Args:
@@ -151,7 +151,7 @@ class CoParticipation:
             parts.append(sparse_rows(row, place, weights, shape) @ found.beside)
         return stacked(parts)
 
-    def _postings(self) -> Postings:
+    def _postings(self) -> CascadeIndex:
         """Build the inverted index."""
         ids, times, num_ids = self.past.ids, self.past.times, self.past.num_ids
         order = np.argsort(ids, kind="stable")
@@ -163,7 +163,7 @@ class CoParticipation:
         beside = self._beside()
         totals = np.bincount(ids, beside @ np.ones(num_ids), num_ids)
         stops = offsets_of(np.bincount(ids[latest], minlength=num_ids))
-        return Postings(latest[by_time], moments, keys[by_time], stops, beside, np.maximum(totals, 1e-9))
+        return CascadeIndex(latest[by_time], moments, keys[by_time], stops, beside, np.maximum(totals, 1e-9))
 
     def _beside(self) -> SparseRows:
         """(events, ids) what stands at most ``window`` away in the same cascade; an event itself weighs nothing."""

@@ -21,7 +21,7 @@ POWER = 3
 """Chosen, like the roots, on validation cascades of FOREST's Twitter and Memetracker."""
 
 
-class Neighbours:
+class CascadeNeighbours:
     """The search among past cascades.
 
     Args:

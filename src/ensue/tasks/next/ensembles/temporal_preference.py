@@ -27,7 +27,7 @@ PRIOR = 10.0
 DAY = 86_400.0
 
 
-class Table(NamedTuple):
+class ClockTable(NamedTuple):
     """Users per reading of a clock.
 
     Attributes:
@@ -70,7 +70,7 @@ class TemporalPreference:
             gains[np.repeat(at, lengths), table.values[entry]] = table.gains[entry]
             yield gains, which
 
-    def _tables(self) -> list[Table]:
+    def _tables(self) -> list[ClockTable]:
         """One for each clock."""
         starts, times = self.past.offsets, self.past.times
         place = np.arange(len(times))
@@ -100,7 +100,7 @@ def _octave(seconds: Floats) -> Index:
     return octaves
 
 
-def _table(read: Index, values: Index, num_ids: int) -> Table:
+def _table(read: Index, values: Index, num_ids: int) -> ClockTable:
     """Gains of each user at each reading."""
     readings, place = np.unique(read, return_inverse=True)
     keys, counts = np.unique(place * num_ids + values, return_counts=True)
@@ -108,4 +108,4 @@ def _table(read: Index, values: Index, num_ids: int) -> Table:
     shares = np.bincount(place, minlength=len(readings)) / max(1, len(place))
     gains = np.log1p(counts / (PRIOR * shares[reading]))
     starts = np.searchsorted(reading, np.arange(len(readings) + 1))
-    return Table(readings, starts, keys % num_ids, gains)
+    return ClockTable(readings, starts, keys % num_ids, gains)

@@ -23,7 +23,7 @@ from torch.nn import functional
 
 from ensue.nn.dropout import Dropout
 from ensue.nn.item_head import ALL_IDS, ItemHead, Product, item_loss, start_normal
-from ensue.nn.transformer import EncoderLayer, Rows
+from ensue.nn.transformer import EncoderLayer, PackedRows
 from ensue.tasks.next.batch import Batch
 from ensue.tasks.next.models.sasrec import START_STD, cut
 from ensue.tasks.next.network import ItemNetwork, following_ids
@@ -92,7 +92,7 @@ class BERT4Rec(ItemNetwork):
             mask: (rows, time) True where a step is, events and masks.
             is_masked: (rows, time) True where the mask is read in place of an item.
         """
-        rows = Rows.of(mask)
+        rows = PackedRows.of(mask)
         vectors = torch.where(is_masked[..., None], self.mask, self.items(ids))
         steps = rows.pack(self.dropout(vectors + self.positions.weight[: ids.shape[1]]))
         visible = mask[:, None, :]

@@ -23,9 +23,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ensue.nn.dropout import Dropout
-from ensue.nn.transformer import Attention, Rows
+from ensue.nn.transformer import Attention, PackedRows
 from ensue.tasks.next.models.sasrec import SASRec, self_attention
-from ensue.tasks.next.settings import TransformerSettings
+from ensue.tasks.next.settings import SASRecSettings
 
 
 class SwiGLU(nn.Module):
@@ -54,7 +54,7 @@ class LiGRBlock(nn.Module):
         settings: sizes and dropout rate.
     """
 
-    def __init__(self, settings: TransformerSettings) -> None:
+    def __init__(self, settings: SASRecSettings) -> None:
         super().__init__()
         dim = settings.dim
         self.attention = Attention(dim, settings.heads)
@@ -65,7 +65,7 @@ class LiGRBlock(nn.Module):
         self.gate2 = nn.Linear(dim, dim)
         self.dropout = Dropout(settings.dropout)
 
-    def forward(self, events: Tensor, rows: Rows, mask: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, events: Tensor, rows: PackedRows, mask: Tensor) -> tuple[Tensor, Tensor]:
         """Return (events, dim) vectors and (rows, length, length) weights; see :class:`SASRecBlock`."""
         attended, weights = self_attention(self.attention, self.norm1(events), rows, mask)
         events = events + self.gate1(events).sigmoid() * self.dropout(attended)

@@ -43,7 +43,7 @@ from torch.nn import functional
 
 from ensue.nn.attention import band, masked_mean, masked_softmax
 from ensue.nn.dropout import Dropout
-from ensue.nn.fused_cascades import Ages, Band, Reading, Weights, cascades, suits_kernel
+from ensue.nn.fused_cascades import Ages, Band, FusedReading, Weights, cascades, suits_kernel
 from ensue.nn.item_head import ItemLayer, ItemTable, clear_padding
 from ensue.tasks.next.batch import Batch
 from ensue.tasks.next.network import ItemNetwork
@@ -217,7 +217,7 @@ class HiDAN(ItemNetwork):
         window, asked = own.window or time + 1, batch.target_mask.flatten().nonzero()[:, 0]
         shapes = (torch.Size((rows * time, width)) for width in (own.table_dim, *4 * (own.dim,)))
         earlier, seen = Band(lengths, window - 1, own=False), Band(lengths, window, own=True)
-        how = Reading(earlier, seen, Ages(batch.times, self.interval), asked, self.dropout.draw(*shapes))
+        how = FusedReading(earlier, seen, Ages(batch.times, self.interval), asked, self.dropout.draw(*shapes))
         weights = Weights(
             self.dense.weight, self.dense.bias, self.context.weight, self.context.bias,
             self.target.weight, self.target.bias, self.gate_own.weight, self.gate_own.bias, self.gate_context.weight,

@@ -27,7 +27,7 @@ from ensue.nn.attention import absolute_shares, band
 from ensue.nn.dropout import Dropout
 from ensue.tasks.next.batch import Batch
 from ensue.tasks.next.models.sasrec import SASRec
-from ensue.tasks.next.settings import TransformerSettings
+from ensue.tasks.next.settings import SASRecSettings
 
 NUM_BUCKETS = 32
 """Buckets of the time between two events: below 1 second, 2, 4, … up to 2^31 seconds."""
@@ -40,7 +40,7 @@ class HSTUBlock(nn.Module):
         settings: sizes and dropout rate.
     """
 
-    def __init__(self, settings: TransformerSettings) -> None:
+    def __init__(self, settings: SASRecSettings) -> None:
         super().__init__()
         dim = settings.dim
         self.heads = settings.heads

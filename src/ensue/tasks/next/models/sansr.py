@@ -6,8 +6,8 @@ the table of items.
 
 ===========  =========================================================================================
 section A    ``SANSR.items`` and ``SANSR.positions``: M and P, times sqrt(dim) as section E.2 says
-Eqs. 1-2     ``Block.attend``: layer norm, projections, softmax(QK / sqrt(dim)) a head, W_O
-Eq. 3        ``Block.feed``: layer norm after the residual, two layers with ReLU, residual
+Eqs. 1-2     ``SANSRBlock.attend``: layer norm, projections, softmax(QK / sqrt(dim)) a head, W_O
+Eq. 3        ``SANSRBlock.feed``: layer norm after the residual, two layers with ReLU, residual
 Eqs. 4-5     ``SANSR._prefixes``: block upon block
 Eq. 6        ``SANSR.forward``: scores by the table of items itself
 Eqs. 7-8     ``SANSR.loss``: ``bpr_softmax`` as printed; ``bpr``, ``ce`` and ``sampled`` beside it
@@ -49,7 +49,7 @@ from ensue.vocabulary import PADDING
 PAIRWISE = {"bpr": pairwise_loss, "bpr_softmax": pairwise_softmax_loss}
 
 
-class Block(nn.Module):
+class SANSRBlock(nn.Module):
     """One self-attention block, Eqs. 1-3."""
 
     def __init__(self, settings: SANSRSettings) -> None:
@@ -101,7 +101,7 @@ class SANSR(ItemNetwork):
         sparse = settings.loss in ("sampled", "bpr")  # these touch some rows only
         self.items = ItemHead(num_ids, settings.dim, negatives=negatives, sparse=sparse)
         self.positions = nn.Embedding(settings.max_length, settings.dim)
-        self.blocks = nn.ModuleList(Block(settings) for _ in range(settings.num_layers))
+        self.blocks = nn.ModuleList(SANSRBlock(settings) for _ in range(settings.num_layers))
         self.dropout = Dropout(settings.dropout)
         start_normal(self.items, std=settings.dim**-0.5 / 4)
         nn.init.normal_(self.positions.weight, std=settings.dim**-0.5 / 4)
@@ -167,7 +167,7 @@ class SANSR(ItemNetwork):
         vectors = vectors + self._distances()[: where.shape[1]].flip(0)
         weights = vectors.new_zeros(len(row), 1, 1, 1)
         for depth, block in enumerate(self.blocks, 1):
-            assert isinstance(block, Block)
+            assert isinstance(block, SANSRBlock)
             asked = slice(-1, None) if depth == len(self.blocks) else slice(None)  # the rest of the last is unread
             attended, weights = block.attend(vectors, mask, asked)
             vectors = block.feed(attended, vectors[:, asked])
@@ -181,7 +181,7 @@ class SANSR(ItemNetwork):
     def _one_pass(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """One block for every target click of a session at once; equal to :meth:`_prefixes`."""
         (block,) = self.blocks
-        assert isinstance(block, Block)
+        assert isinstance(block, SANSRBlock)
         time, dim = batch.ids.shape[1], self.settings.dim
         length = min(self.settings.max_length, time)
         items, places = self._embed(batch.ids), self._distances()[:length]

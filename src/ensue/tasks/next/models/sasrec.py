@@ -32,10 +32,10 @@ from ensue.nn.attention import band
 from ensue.nn.dropout import Dropout
 from ensue.nn.item_head import ItemHead, start_normal
 from ensue.nn.sampling import draw_unseen
-from ensue.nn.transformer import Attention, FeedForward, Rows
+from ensue.nn.transformer import Attention, FeedForward, PackedRows
 from ensue.tasks.next.batch import Batch
 from ensue.tasks.next.network import ItemNetwork, session_ids
-from ensue.tasks.next.settings import TransformerSettings
+from ensue.tasks.next.settings import SASRecSettings
 
 START_STD = 0.02
 """Standard deviation of the item and position vectors before training."""
@@ -85,7 +85,7 @@ class SASRecBlock(nn.Module):
         settings: sizes and dropout rate.
     """
 
-    def __init__(self, settings: TransformerSettings) -> None:
+    def __init__(self, settings: SASRecSettings) -> None:
         super().__init__()
         self.attention = Attention(settings.dim, settings.heads)
         self.feed_forward = FeedForward(settings.dim, settings.dim)
@@ -93,7 +93,7 @@ class SASRecBlock(nn.Module):
         self.norm2 = nn.LayerNorm(settings.dim)
         self.dropout = Dropout(settings.dropout)
 
-    def forward(self, events: Tensor, rows: Rows, mask: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, events: Tensor, rows: PackedRows, mask: Tensor) -> tuple[Tensor, Tensor]:
         """Return (events, dim) vectors, and the attention weights, (rows, length, length), a mean over the heads.
 
         Args:
@@ -106,7 +106,7 @@ class SASRecBlock(nn.Module):
         return events + self.dropout(self.feed_forward(self.norm2(events))), weights
 
 
-def self_attention(attention: Attention, events: Tensor, rows: Rows, mask: Tensor) -> tuple[Tensor, Tensor]:
+def self_attention(attention: Attention, events: Tensor, rows: PackedRows, mask: Tensor) -> tuple[Tensor, Tensor]:
     """Return :meth:`Attention.weigh`; in training without the weights, which is faster, as an empty tensor."""
     queries, keys_values = attention.project(events, rows)
     if attention.training:
@@ -125,7 +125,7 @@ class SASRec(ItemNetwork):
 
     block: type[nn.Module] = SASRecBlock
 
-    def __init__(self, settings: TransformerSettings, num_ids: int) -> None:
+    def __init__(self, settings: SASRecSettings, num_ids: int) -> None:
         super().__init__()
         self.settings = settings
         negatives = settings.negatives if settings.loss == "sampled" else None
@@ -162,7 +162,7 @@ class SASRec(ItemNetwork):
 
         The weights, (rows, time, time), are a mean over the heads; they are empty in training.
         """
-        rows = Rows.of(batch.mask)
+        rows = PackedRows.of(batch.mask)
         events = rows.pack(self.embed(batch.ids))
         mask = band(batch.ids.shape[1], reach=None, own=True, device=batch.ids.device)
         weights = events.new_empty(0)

@@ -14,7 +14,7 @@ import polars as pl
 from ensue.data.histories import Histories, Index, distinct_texts, ranges
 from ensue.data.queries.rows import WORDS
 from ensue.tasks.suggest.baselines.co_occurrence import FADE
-from ensue.tasks.suggest.baselines.table import Crowd, Table
+from ensue.tasks.suggest.baselines.table import Crowd, QueryTable
 from ensue.vocabulary import FIRST, Vocabulary
 
 LATEST = 3
@@ -34,8 +34,8 @@ class After:
     """
 
     words: Vocabulary
-    by_word: Table
-    by_turn: Table
+    by_word: QueryTable
+    by_turn: QueryTable
 
     @classmethod
     def fit(
@@ -76,8 +76,8 @@ class After:
         turns = np.arange(len(value_ids)) - np.repeat(sessions.offsets[:-1], sessions.lengths)
         is_follower = (turns > 0) & (query_ids >= 0)
         at_turn = (np.minimum(turns[is_follower], TURNS) - 1, query_ids[is_follower], people[is_follower], 1.0)
-        by_word = Table.of(numbered, len(by_name), min_users)
-        return cls(Vocabulary(words.gather(by_name)), by_word, Table.of([at_turn], TURNS, min_users))
+        by_word = QueryTable.of(numbered, len(by_name), min_users)
+        return cls(Vocabulary(words.gather(by_name)), by_word, QueryTable.of([at_turn], TURNS, min_users))
 
     def with_(self, new: After, old_queries: Index, new_queries: Index) -> After:
         """Return the merged counts of two logs.

@@ -6,7 +6,7 @@ import numpy as np
 
 from ensue.data.histories import Index
 from ensue.metrics import Floats
-from ensue.tasks.suggest.baselines.table import Crowd, Table
+from ensue.tasks.suggest.baselines.table import Crowd, QueryTable
 
 FADE = 0.8
 """A pair counts ``FADE`` to the power of the number of queries between them."""
@@ -14,7 +14,7 @@ REACH = 8
 """Maximum distance of a pair that counts, in queries."""
 
 
-def count_pairs(query_ids: Index, owners: Index, num_queries: int, crowd: Crowd | None = None) -> Table:
+def count_pairs(query_ids: Index, owners: Index, num_queries: int, crowd: Crowd | None = None) -> QueryTable:
     """Count the sessions of a log: a symmetric table, in which no query is paired with itself.
 
     Args:
@@ -32,10 +32,10 @@ def count_pairs(query_ids: Index, owners: Index, num_queries: int, crowd: Crowd 
         weight = FADE ** (distance - 1)
         person = people[distance:][counts]
         pairs += [(earlier[counts], later[counts], person, weight), (later[counts], earlier[counts], person, weight)]
-    return Table.of(pairs, num_queries, 1 if crowd is None else crowd.min_users)
+    return QueryTable.of(pairs, num_queries, 1 if crowd is None else crowd.min_users)
 
 
-def scaled(co_occurrence: Table, totals: Index) -> Floats:
+def scaled(co_occurrence: QueryTable, totals: Index) -> Floats:
     """Return the weight of each pair over the root of its first query's sum and the fourth root of the other's total.
 
     Without these roots the queries that occur next to everything would lead everywhere.

@@ -27,7 +27,7 @@ from ensue.nn.validation import require_number, require_table
 from ensue.tasks.suggest.baselines.after import TURNS, After
 from ensue.tasks.suggest.baselines.co_occurrence import FADE, count_pairs, scaled
 from ensue.tasks.suggest.baselines.counting import Mask, MostFrequentNext, last_of_each
-from ensue.tasks.suggest.baselines.table import Crowd, Table
+from ensue.tasks.suggest.baselines.table import Crowd, QueryTable
 from ensue.tasks.suggest.baselines.topics import Vectors, moved, word_vectors
 from ensue.text.postings import Postings
 from ensue.text.weights import bm25_idf, bm25_saturation
@@ -58,7 +58,7 @@ class Retrieval:
     """
 
     following: MostFrequentNext
-    co_occurrence: Table
+    co_occurrence: QueryTable
     after: After
     topics: Vectors = field(default_factory=_no_topics)
     shares: Floats = field(init=False)

@@ -26,7 +26,7 @@ from ensue.tasks.suggest.baselines.after import LATEST, TURNS
 from ensue.tasks.suggest.baselines.co_occurrence import FADE, REACH
 from ensue.tasks.suggest.baselines.counting import Suggestions, best
 from ensue.tasks.suggest.baselines.retrieval import Retrieval
-from ensue.tasks.suggest.baselines.table import Table
+from ensue.tasks.suggest.baselines.table import QueryTable
 from ensue.text.sparse import SparseRows, sparse_rows, stacked
 from ensue.vocabulary import FIRST
 
@@ -63,7 +63,7 @@ class Shares:
         """Probabilities by the name of their condition."""
         following = self.following
         after_words = self.retrieval.after
-        followed = Table(following.rows, following.followers, following.counts.astype(np.float32))
+        followed = QueryTable(following.rows, following.followers, following.counts.astype(np.float32))
         tables = (followed, self.retrieval.co_occurrence, after_words.by_word, after_words.by_turn)
         num_queries = len(following.queries)
         return {name: _conditional(table, num_queries) for name, table in zip(CONDITIONS, tables, strict=True)}
@@ -168,7 +168,7 @@ class Shares:
         return best(frame, sessions, query_ids, k, texts, typed=typed)
 
 
-def _conditional(table: Table, num_queries: int) -> _Conditional:
+def _conditional(table: QueryTable, num_queries: int) -> _Conditional:
     """Return the first part of P(q | g), one row per value of the condition."""
     owners = table.owners()
     sizes = np.diff(table.rows)

@@ -30,7 +30,7 @@ class Crowd:
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
+class QueryTable:
     """Counts of queries per value of a condition.
 
     Attributes:
@@ -69,7 +69,7 @@ class Table:
         require_ids(f"{name}.others", self.others, queries)
 
     @classmethod
-    def of(cls, pairs: Sequence[tuple[Index, Index, Index, float]], number: int, min_users: int = 1) -> Table:
+    def of(cls, pairs: Sequence[tuple[Index, Index, Index, float]], number: int, min_users: int = 1) -> QueryTable:
         """Add up pairs.
 
         Args:
@@ -88,7 +88,7 @@ class Table:
         return cls._of([frame.drop("person") for frame in frames], number)
 
     @classmethod
-    def _of(cls, frames: list[pl.DataFrame], number: int) -> Table:
+    def _of(cls, frames: list[pl.DataFrame], number: int) -> QueryTable:
         empty = pl.DataFrame(schema={"value": pl.Int64, "query": pl.Int64, "weight": pl.Float64})
         sums = pl.concat([empty, *frames]).group_by("value", "query").agg(pl.col("weight").sum()).sort("value", "query")
         rows = np.searchsorted(sums["value"].to_numpy(), np.arange(number + 1)).astype(np.int64)
@@ -100,7 +100,9 @@ class Table:
         """(pairs,) the value of each."""
         return np.repeat(np.arange(len(self.rows) - 1), np.diff(self.rows))
 
-    def with_(self, new: Table, old_ids: tuple[Index, Index], new_ids: tuple[Index, Index], number: int) -> Table:
+    def with_(
+        self, new: QueryTable, old_ids: tuple[Index, Index], new_ids: tuple[Index, Index], number: int
+    ) -> QueryTable:
         """Return the table of two logs together.
 
         Args:

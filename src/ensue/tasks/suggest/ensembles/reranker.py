@@ -29,7 +29,7 @@ from ensue.tasks.suggest.candidates import (
     MIXED,
     MIXTURE,
     NETWORK,
-    Candidates,
+    CandidateRows,
     features,
     probabilities,
     shares,
@@ -38,7 +38,7 @@ from ensue.tasks.suggest.catalogue import COUNTING, RERANKER
 from ensue.tasks.suggest.dataset import latest
 from ensue.tasks.suggest.ensembles.consensus import choose_cost
 from ensue.tasks.suggest.infer import consider, count, scored, shortlisted, values
-from ensue.tasks.suggest.metadata import Metadata
+from ensue.tasks.suggest.metadata import SuggesterMetadata
 from ensue.tasks.suggest.state import SuggestState
 from ensue.vocabulary import FIRST
 
@@ -72,7 +72,7 @@ class _HeldOut(NamedTuple):
 class _Targets(NamedTuple):
     """Candidates of held-out targets."""
 
-    candidates: Candidates
+    candidates: CandidateRows
     """Their owners are the targets."""
     true: pl.Series
     folds: Index
@@ -96,7 +96,7 @@ def learn_counted_order(state: SuggestState, data: Queries) -> tuple[str, bool]:
     """
     # Whole sessions are drawn, so that no fold scores a session that it has counted.
     folds = np.random.default_rng(0).integers(FOLDS, size=len(data))
-    groups: list[Candidates] = []
+    groups: list[CandidateRows] = []
     targets_of: list[Index] = []
     true: list[str] = []
     owners = [np.empty(0, np.int64)]
@@ -133,7 +133,7 @@ def learn_counted_order(state: SuggestState, data: Queries) -> tuple[str, bool]:
     if not groups:
         groups = [consider(state, data.histories.select(slice(0, 0)), CUTOFF, [])]
         targets_of = [np.empty(0, np.int64)]
-    candidates = Candidates.join(groups, targets_of)
+    candidates = CandidateRows.join(groups, targets_of)
     pooled = _Targets(candidates, pl.Series("query", true, dtype=pl.String), np.concatenate(fold_of), num_targets)
     reciprocal = {name: np.concatenate([np.empty(0), *ranks]) for name, ranks in ranked.items()}
     mixed = _learn_mix(state, pooled, reciprocal, writes=False)
@@ -144,7 +144,7 @@ def learn_counted_order(state: SuggestState, data: Queries) -> tuple[str, bool]:
     return _better(figures) or RERANKER, is_better
 
 
-def learn_order(state: SuggestState, held: Queries, counted: Metadata | None = None) -> str | None:
+def learn_order(state: SuggestState, held: Queries, counted: SuggesterMetadata | None = None) -> str | None:
     """Choose on held-out sessions what suggestions are ordered by, and note what that did there.
 
     Args:
@@ -233,7 +233,7 @@ def _learn_mix(state: SuggestState, targets: _Targets, ranked: Mapping[str, Floa
     return reciprocal["mixed"]
 
 
-def _cut_pools(state: SuggestState, candidates: Candidates, answers: Index) -> Candidates:
+def _cut_pools(state: SuggestState, candidates: CandidateRows, answers: Index) -> CandidateRows:
     """Choose how many retrieved queries the network scores, and return the candidates that are left by that.
 
     The choice is the smallest number with which the MRR is within a standard error of that of all, paired by targets.
@@ -273,7 +273,7 @@ def learn_mixture(probabilities: Floats) -> Floats:
     return weights
 
 
-def _answers(candidates: Candidates, true: pl.Series) -> Index:
+def _answers(candidates: CandidateRows, true: pl.Series) -> Index:
     """(targets,) the candidate that came, -1 where none did."""
     rows = np.flatnonzero(candidates.texts == true.to_numpy()[candidates.owners])
     answers = np.full(len(true), -1)

@@ -8,7 +8,7 @@ query encoder         Prop. 2: ``MTN.query_layers`` over the tokens of each quer
 query projection      Prop. 4: ``Projection``, one vector a query: a weighted sum over the positions of its tokens
 session encoder       Prop. 4: ``Level``, positions added, masked attention: row i knows queries 1 to i
 back to the tokens    Prop. 4: ``MTN._read``, layer norm of token + its query's session vector
-decoder               Prop. 3: ``Writer``, over the tokens of the last query, or of all so far
+decoder               Prop. 3: ``QueryWriter``, over the tokens of the last query, or of all so far
 k levels              section 4: ``MTN.levels``, one masked encoder upon another
 ====================  ==========================================================================================
 
@@ -45,11 +45,11 @@ from ensue.nn.attention import band, masked_mean
 from ensue.nn.autograd import DerivedCache, parameters_of
 from ensue.nn.dropout import Dropout
 from ensue.nn.incremental import PackedEncoder
-from ensue.nn.transformer import EncoderLayer, Rows, sinusoids
-from ensue.tasks.suggest.batch import Batch
-from ensue.tasks.suggest.model import Network
-from ensue.tasks.suggest.models.words import Words
-from ensue.tasks.suggest.models.writer import Memory, Writer
+from ensue.nn.transformer import EncoderLayer, PackedRows, sinusoids
+from ensue.tasks.suggest.batch import QueryBatch
+from ensue.tasks.suggest.model import QueryNetwork
+from ensue.tasks.suggest.models.words import TokenTable
+from ensue.tasks.suggest.models.writer import QueryWriter, WriterMemory
 from ensue.tasks.suggest.settings import MTNSettings
 
 
@@ -80,7 +80,7 @@ class Projection(nn.Module):
         return (self.weigh(mask, tokens.dtype)[:, None] @ tokens)[:, 0]
 
 
-def visible(batch: Batch, levels: int) -> list[Tensor]:
+def visible(batch: QueryBatch, levels: int) -> list[Tensor]:
     """Which rows each level's rows see: (batch, turns, turns) bool for the session level and those above.
 
     A row sees itself, and the last row of every earlier unit that belongs to the same unit above.
@@ -102,15 +102,15 @@ def visible(batch: Batch, levels: int) -> list[Tensor]:
     return masks
 
 
-class _Read(NamedTuple):
+class _MTNRead(NamedTuple):
     tokens: Tensor  # (tokens, dim) with their session's vector
-    rows: Rows  # a row a query
+    rows: PackedRows  # a row a query
     number: Tensor  # (batch, turns) where among the queries each stands
     seen: Tensor  # (batch, turns, turns) which queries of its session each knows
     rollout: Tensor | None  # (batch, turns, turns) how much each query's vector leaned on each query
 
 
-class MTN(Network):
+class MTN(QueryNetwork):
     """The network over token ids; see the module's table for the equations.
 
     Args:
@@ -118,15 +118,15 @@ class MTN(Network):
         num_ids: tokens, the special ones included.
     """
 
-    writer: Writer
+    writer: QueryWriter
 
     def __init__(self, settings: MTNSettings, num_ids: int) -> None:
         super().__init__()
         self.settings = settings
         query, *upper, last = settings.layers()
         sizes = settings.dim, settings.heads, settings.wide, settings.dropout
-        words = Words(num_ids, settings.embedding, settings.dim, tied=settings.tied, smoothing=settings.smoothing)
-        self.writer = Writer(words, *sizes, layers=last, copy=settings.copy)
+        words = TokenTable(num_ids, settings.embedding, settings.dim, tied=settings.tied, smoothing=settings.smoothing)
+        self.writer = QueryWriter(words, *sizes, layers=last, copy=settings.copy)
         self.query_layers = nn.ModuleList(EncoderLayer(*sizes) for _ in range(query))
         self.project = Projection(settings.longest, learned=settings.projection == "learned")
         self.levels = nn.ModuleList(nn.ModuleList(EncoderLayer(*sizes) for _ in range(layers)) for layers in upper)
@@ -135,7 +135,7 @@ class MTN(Network):
         self.kept = DerivedCache(self._fused)
 
     @torch.no_grad()
-    def attributions(self, batch: Batch, candidates: Tensor) -> Tensor:
+    def attributions(self, batch: QueryBatch, candidates: Tensor) -> Tensor:
         """Return attributions to earlier words: the attention of the decoder's last layer.
 
         Half of what a token holds is its query's session vector: that half goes to the queries the vector leaned on
@@ -152,17 +152,17 @@ class MTN(Network):
         far = (direct.sum(3) @ read.rollout)[..., None] * word_weights[:, None]
         return (direct + far) / 2
 
-    def remember(self, batch: Batch, ends: Tensor) -> Memory:
+    def remember(self, batch: QueryBatch, ends: Tensor) -> WriterMemory:
         """Return the memory of the last query of each end, or of all queries up to it."""
         return self._gather(batch, ends, self._read(batch, ends))
 
-    def _read(self, batch: Batch, ends: Tensor, *, weigh: bool = False) -> _Read:
+    def _read(self, batch: QueryBatch, ends: Tensor, *, weigh: bool = False) -> _MTNRead:
         """Encode the queries up to the last end of each row, each once."""
         # A reversed running sum marks all queries at or before an end.
         is_read = ends.flip(1).cumsum(1).flip(1) > 0
         row, turn = is_read.nonzero(as_tuple=True)
         mask = batch.mask[row, turn]
-        rows = Rows.of(mask)
+        rows = PackedRows.of(mask)
         tokens = self.writer.look(batch.words[row, turn], rows)
         compiled = None
         if not (weigh or self.training or torch.is_grad_enabled()):
@@ -176,7 +176,7 @@ class MTN(Network):
         # Each token of a query gets the vector of its session up to that query.
         session = session[row, turn][:, None].expand(-1, rows.length, -1)
         tokens = self.added[0](tokens + rows.pack(session))
-        return _Read(tokens, rows, is_read.flatten().cumsum(0).view(is_read.shape) - 1, seen[0], rollout)
+        return _MTNRead(tokens, rows, is_read.flatten().cumsum(0).view(is_read.shape) - 1, seen[0], rollout)
 
     def _fused(self) -> list[PackedEncoder]:
         stacks = (self.query_layers, *self.levels)
@@ -191,7 +191,7 @@ class MTN(Network):
         # Attention rollout starts at the identity: a query's vector consists of itself.
         rollout = torch.eye(vectors.shape[1], dtype=vectors.dtype, device=vectors.device) if weigh else None
         codes = sinusoids(vectors.shape[1], self.settings.dim, vectors.dtype, vectors.device)
-        rows = Rows(*vectors.shape[:2])
+        rows = PackedRows(*vectors.shape[:2])
         for number, (layers, mask) in enumerate(zip(self.levels, seen, strict=True), 1):
             # A row's position is the number of rows that it sees, itself not counted.
             items = rows.pack(self.drop(vectors + codes[mask.sum(2) - 1]))
@@ -210,7 +210,7 @@ class MTN(Network):
             rollout = None if rollout is None else (cast(Tensor, rollouts[number]) + rollout) / 2
         return vectors, None if rollout is None else rollout.expand(len(vectors), -1, -1)
 
-    def _gather(self, batch: Batch, ends: Tensor, read: _Read) -> Memory:
+    def _gather(self, batch: QueryBatch, ends: Tensor, read: _MTNRead) -> WriterMemory:
         """A row for each end of a context: its tokens, or those of its session so far."""
         row, turn = ends.nonzero(as_tuple=True)
         _, turns, width = batch.words.shape
@@ -219,7 +219,7 @@ class MTN(Network):
         if self.settings.reads == "last":
             if len(row) < len(keys):  # in training each query is asked for its next
                 keys = keys[read.number[row, turn]]
-            return Memory(keys, batch.mask[row, turn], batch.words[row, turn], positions[turn])
+            return WriterMemory(keys, batch.mask[row, turn], batch.words[row, turn], positions[turn])
         mask = (batch.mask[row] & read.seen[row, turn][:, :, None]).flatten(1)
         longest = max(1, int(mask.sum(1).max())) if len(mask) else 1
         # A stable sort of the mask moves the tokens that an end sees to the front, in order.
@@ -230,10 +230,14 @@ class MTN(Network):
         by_token = keys.permute(0, 4, 1, 2, 3, 5).flatten(0, 1)
         keys = by_token[queries * width + order % width].permute(0, 2, 3, 4, 1, 5)
         mask = mask.gather(1, order)
-        return Memory(keys, mask, batch.words[row].flatten(1).gather(1, order) * mask, order.masked_fill(~mask, -1))
+        return WriterMemory(
+            keys, mask, batch.words[row].flatten(1).gather(1, order) * mask, order.masked_fill(~mask, -1)
+        )
 
 
-def _encode(compiled: PackedEncoder | None, layers: nn.ModuleList, items: Tensor, rows: Rows, mask: Tensor) -> Tensor:
+def _encode(
+    compiled: PackedEncoder | None, layers: nn.ModuleList, items: Tensor, rows: PackedRows, mask: Tensor
+) -> Tensor:
     """All layers; see :meth:`EncoderLayer.forward`."""
     if compiled is not None and compiled.suits(items):
         return compiled.encode(items, rows, mask)

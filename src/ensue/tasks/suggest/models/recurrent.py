@@ -31,9 +31,9 @@ from torch import Tensor, nn
 from ensue.nn.attention import masked_softmax
 from ensue.nn.dropout import Dropout
 from ensue.nn.recurrent import BiLSTM, LSTMLayer
-from ensue.tasks.suggest.batch import PADDING, Batch, spell
-from ensue.tasks.suggest.model import Network
-from ensue.tasks.suggest.models.words import Words
+from ensue.tasks.suggest.batch import PADDING, QueryBatch, spell
+from ensue.tasks.suggest.model import QueryNetwork
+from ensue.tasks.suggest.models.words import TokenTable
 from ensue.tasks.suggest.settings import HLSTMSettings, Seq2SeqSettings
 
 
@@ -84,7 +84,7 @@ class RecurrentWriter(nn.Module):
         super().__init__()
         dim = settings.dim
         embedding = settings.embedding
-        self.words = Words(num_ids, embedding, dim, tied=settings.tied, smoothing=settings.smoothing)
+        self.words = TokenTable(num_ids, embedding, dim, tied=settings.tied, smoothing=settings.smoothing)
         self.scale = embedding**0.5  # the table starts small, as an output must: an LSTM would hardly hear its words
         self.lstm = LSTMLayer(embedding, dim, batch_first=True)
         self.first = nn.Linear(dim, 2 * dim)
@@ -151,7 +151,7 @@ class RecurrentWriter(nn.Module):
         return self.words.log_probabilities(vectors[:, 0]), state
 
 
-class Seq2Seq(Network):
+class Seq2Seq(QueryNetwork):
     """An LSTM both ways over the last query, and one that writes with attention to its states.
 
     Args:
@@ -166,7 +166,7 @@ class Seq2Seq(Network):
         self.writer = RecurrentWriter(settings, num_ids, attends=True)
         self.reader = BiLSTM(settings.embedding, settings.dim // 2)
 
-    def remember(self, batch: Batch, ends: Tensor) -> RecurrentMemory:
+    def remember(self, batch: QueryBatch, ends: Tensor) -> RecurrentMemory:
         """Return the states over the words of each end's query."""
         row, turn = ends.nonzero(as_tuple=True)
         words, mask = batch.words[row, turn], batch.mask[row, turn]
@@ -176,7 +176,7 @@ class Seq2Seq(Network):
         return RecurrentMemory(self.writer.drop(states), mask, positions, start)
 
 
-class HLSTM(Network):
+class HLSTM(QueryNetwork):
     """An LSTM both ways over the words of each query, one over the queries, and one that writes.
 
     Args:
@@ -193,7 +193,7 @@ class HLSTM(Network):
         self.reader = BiLSTM(settings.embedding, settings.dim // 2)
         self.sessions = LSTMLayer(settings.dim, settings.dim, batch_first=True)
 
-    def attributions(self, batch: Batch, candidates: Tensor) -> Tensor:
+    def attributions(self, batch: QueryBatch, candidates: Tensor) -> Tensor:
         """Return attributions to earlier words, by gradients.
 
         The model has no attention: these are |gradient . vector|, normalised; the change of a suggested word's
@@ -215,11 +215,11 @@ class HLSTM(Network):
         sizes = sizes * (read[:, 1:, None, None] != PADDING)
         return sizes / sizes.sum((2, 3), keepdim=True).clamp(min=torch.finfo(sizes.dtype).tiny)
 
-    def remember(self, batch: Batch, ends: Tensor) -> RecurrentMemory:
+    def remember(self, batch: QueryBatch, ends: Tensor) -> RecurrentMemory:
         """Return the state of each session after each end."""
         return self._sessions(batch, ends, self.writer.look(batch.words))
 
-    def _sessions(self, batch: Batch, ends: Tensor, vectors: Tensor) -> RecurrentMemory:
+    def _sessions(self, batch: QueryBatch, ends: Tensor, vectors: Tensor) -> RecurrentMemory:
         is_read = ends.flip(1).cumsum(1).flip(1) > 0
         row, turn = is_read.nonzero(as_tuple=True)
         mask, lengths = batch.mask[row, turn], batch.lengths[row, turn]

@@ -17,15 +17,15 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from ensue.nn.transformer import EncoderLayer, Rows
-from ensue.tasks.suggest.batch import END, Batch
-from ensue.tasks.suggest.model import Network
-from ensue.tasks.suggest.models.words import Words
-from ensue.tasks.suggest.models.writer import Memory, Writer
+from ensue.nn.transformer import EncoderLayer, PackedRows
+from ensue.tasks.suggest.batch import END, QueryBatch
+from ensue.tasks.suggest.model import QueryNetwork
+from ensue.tasks.suggest.models.words import TokenTable
+from ensue.tasks.suggest.models.writer import QueryWriter, WriterMemory
 from ensue.tasks.suggest.settings import TransformerSettings
 
 
-class Transformer(Network):
+class Transformer(QueryNetwork):
     """The network over token ids.
 
     Args:
@@ -33,28 +33,28 @@ class Transformer(Network):
         num_ids: tokens, the special ones included.
     """
 
-    writer: Writer
+    writer: QueryWriter
 
     def __init__(self, settings: TransformerSettings, num_ids: int) -> None:
         super().__init__()
         self.settings = settings
         first, last = settings.layers()
         sizes = settings.dim, settings.heads, settings.wide, settings.dropout
-        words = Words(num_ids, settings.embedding, settings.dim, tied=settings.tied, smoothing=settings.smoothing)
-        self.writer = Writer(words, *sizes, layers=last, copy=settings.copy)
+        words = TokenTable(num_ids, settings.embedding, settings.dim, tied=settings.tied, smoothing=settings.smoothing)
+        self.writer = QueryWriter(words, *sizes, layers=last, copy=settings.copy)
         self.layers = nn.ModuleList(EncoderLayer(*sizes) for _ in range(first))
 
-    def remember(self, batch: Batch, ends: Tensor) -> Memory:
+    def remember(self, batch: QueryBatch, ends: Tensor) -> WriterMemory:
         """Return the memory of the latest queries up to each end, read as one text."""
         words, mask, positions = join(batch, ends, self.settings.window)
-        rows = Rows.of(mask)
+        rows = PackedRows.of(mask)
         tokens = self.writer.look(words, rows)
         for layer in self.layers:
             tokens = layer(tokens, rows, mask[:, None])
-        return Memory(self.writer.remember(tokens, rows), mask, words, positions)
+        return WriterMemory(self.writer.remember(tokens, rows), mask, words, positions)
 
 
-def join(batch: Batch, ends: Tensor, window: int) -> tuple[Tensor, Tensor, Tensor]:
+def join(batch: QueryBatch, ends: Tensor, window: int) -> tuple[Tensor, Tensor, Tensor]:
     """The latest queries up to each end as one text, each query closed by the end token.
 
     Args:

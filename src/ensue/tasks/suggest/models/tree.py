@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ensue.nn.transformer import Rows
+from ensue.nn.transformer import PackedRows
 from ensue.tasks.suggest.batch import PADDING
 
 _TOKEN = 32
@@ -32,7 +32,7 @@ class Tree(NamedTuple):
 
     ids: Tensor
     depths: Tensor
-    rows: Rows
+    rows: PackedRows
     seen: Tensor
     nodes: Tensor
 
@@ -77,4 +77,4 @@ class Tree(NamedTuple):
             seen[source[row, None], paths[:, -1:], paths] = True
         packed = None if low == sources * longest else torch.from_numpy(owner * longest + column).to(texts.device)
         tensors = [torch.from_numpy(tensor).to(texts.device) for tensor in (ids, depths, seen, nodes)]
-        return cls(tensors[0], tensors[1], Rows(sources, longest, packed), tensors[2], tensors[3])
+        return cls(tensors[0], tensors[1], PackedRows(sources, longest, packed), tensors[2], tensors[3])

@@ -19,7 +19,7 @@ _BLOCK = 512, 1536
 """States and tokens whose scores are held at once: 3 MB, made where the block before them was, in the cache."""
 
 
-class Words(nn.Module):
+class TokenTable(nn.Module):
     """A table of token vectors, and scores state . w + b of all tokens.
 
     Padding is no choice; begin is one that never comes.

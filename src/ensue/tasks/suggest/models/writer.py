@@ -1,7 +1,7 @@
 """The Transformer decoder that MTN and its two plain rivals share: it writes a query, token by token.
 
-Vaswani et al., NeurIPS 2017. What it reads is a :class:`Memory`, one row a session; which encoder made it is not its
-business. Several rows that are written (beams, candidates) may stand side by side for one row of the memory.
+Vaswani et al., NeurIPS 2017. What it reads is a :class:`WriterMemory`, one row a session; which encoder made it is not
+its business. Several rows that are written (beams, candidates) may stand side by side for one row of the memory.
 
 With ``copy`` a token is written or copied (See, Liu & Manning, ACL 2017, Eqs. 8-9): p(w) = g p_vocabulary(w) + (1 - g)
 x the attention of the last layer on places where w stands. The gate g is read from the last state, which holds the
@@ -20,13 +20,13 @@ from torch.nn import functional
 from ensue.nn.autograd import DerivedCache, parameters_of
 from ensue.nn.dropout import Dropout
 from ensue.nn.incremental import Folded, IncrementalDecoder, Past
-from ensue.nn.transformer import DecoderLayer, Rows, sinusoids
+from ensue.nn.transformer import DecoderLayer, PackedRows, sinusoids
 from ensue.tasks.suggest.batch import PADDING, select
 from ensue.tasks.suggest.models.tree import Tree
-from ensue.tasks.suggest.models.words import Words
+from ensue.tasks.suggest.models.words import TokenTable
 
 
-class Memory(NamedTuple):
+class WriterMemory(NamedTuple):
     """Encoded queries so far as keys and values, one row per session.
 
     Attributes:
@@ -42,7 +42,7 @@ class Memory(NamedTuple):
     positions: Tensor
 
 
-class State(NamedTuple):
+class WriterState(NamedTuple):
     """Decoder state.
 
     The rows of a source share a tree of tokens, each stored once.
@@ -63,14 +63,14 @@ class State(NamedTuple):
     seen: Tensor
     position: int = 0
 
-    def select(self, index: Tensor) -> State:
+    def select(self, index: Tensor) -> WriterState:
         """Rows picked, repeated or put in order, as many for each source; none leaves its source."""
         sources, _, tokens = self.seen.shape
         # (sources, rows) are flat in the index; as many rows per source stay.
         seen = self.seen.flatten(0, 1).index_select(0, index)
         return self._replace(seen=seen.view(sources, len(index) // max(1, sources), tokens))
 
-    def of_sources(self, index: Tensor, _: int) -> State:
+    def of_sources(self, index: Tensor, _: int) -> WriterState:
         """Return the state of some of the sources."""
         return self._replace(
             memory=tuple(select(fold, index) for fold in self.memory),
@@ -80,7 +80,7 @@ class State(NamedTuple):
         )
 
 
-class Writer(nn.Module):
+class QueryWriter(nn.Module):
     """The words, their positions, decoder layers, and the output.
 
     Args:
@@ -94,7 +94,7 @@ class Writer(nn.Module):
     """
 
     def __init__(
-        self, words: Words, dim: int, heads: int, wide: int, dropout: float, *, layers: int, copy: bool
+        self, words: TokenTable, dim: int, heads: int, wide: int, dropout: float, *, layers: int, copy: bool
     ) -> None:
         super().__init__()
         self.words = words
@@ -106,7 +106,7 @@ class Writer(nn.Module):
         self.drop = Dropout(dropout)
         self.kept = DerivedCache(self._steps)
 
-    def look(self, ids: Tensor, rows: Rows) -> Tensor:
+    def look(self, ids: Tensor, rows: PackedRows) -> Tensor:
         """Tokens times sqrt(dim) and the codes of their positions.
 
         Args:
@@ -124,11 +124,13 @@ class Writer(nn.Module):
         codes = sinusoids(length, self.dim, self.words.table.weight.dtype, ids.device)[positions]
         return cast(Tensor, self.drop(self.widen(self.words(ids)) * self.dim**0.5 + codes))
 
-    def remember(self, tokens: Tensor, rows: Rows) -> Tensor:
+    def remember(self, tokens: Tensor, rows: PackedRows) -> Tensor:
         """The keys of a memory from the encoder's (tokens, dim)."""
         return torch.stack([cast(DecoderLayer, layer).other.keys_values(tokens, rows) for layer in self.layers], dim=1)
 
-    def states(self, memory: Memory, read: Tensor, rows: Rows, *, weigh: bool = False) -> tuple[Tensor, Tensor | None]:
+    def states(
+        self, memory: WriterMemory, read: Tensor, rows: PackedRows, *, weigh: bool = False
+    ) -> tuple[Tensor, Tensor | None]:
         """The last layer at each token of (rows, length) ids.
 
         Returns:
@@ -137,7 +139,7 @@ class Writer(nn.Module):
         return self._climb(memory, self.look(read, rows), rows, weigh=weigh)
 
     def _climb(
-        self, memory: Memory, vectors: Tensor, rows: Rows, seen: Tensor | None = None, *, weigh: bool
+        self, memory: WriterMemory, vectors: Tensor, rows: PackedRows, seen: Tensor | None = None, *, weigh: bool
     ) -> tuple[Tensor, Tensor | None]:
         """All layers; see :meth:`DecoderLayer.forward`."""
         weights = None
@@ -146,11 +148,11 @@ class Writer(nn.Module):
             vectors, weights = layer(vectors, rows, memory.keys[:, number], memory.mask, seen=seen, weigh=last)
         return vectors, weights
 
-    def loss(self, memory: Memory, read: Tensor, targets: Tensor) -> Tensor:
+    def loss(self, memory: WriterMemory, read: Tensor, targets: Tensor) -> Tensor:
         """The mean over all tokens of ``targets`` that are not padding, in nats."""
         is_token = targets != PADDING
         copying = self.gate is not None
-        vectors, weights = self.states(memory, read, Rows.of(is_token), weigh=copying)
+        vectors, weights = self.states(memory, read, PackedRows.of(is_token), weigh=copying)
         if weights is None:
             return self.words.loss(vectors, targets[is_token])
         written = self.words.log_likelihood(vectors, targets[is_token])
@@ -160,7 +162,7 @@ class Writer(nn.Module):
         log_shares = (1 - share) * mixed + share * written
         return self.words.smooth(vectors, targets[is_token]) - log_shares.sum() / max(1, len(log_shares))
 
-    def likelihood(self, memory: Memory, read: Tensor, targets: Tensor) -> Tensor:
+    def likelihood(self, memory: WriterMemory, read: Tensor, targets: Tensor) -> Tensor:
         """(rows, length) log-probability of each token of ``targets``; 0 at padding.
 
         Where no gradient is asked for, what several rows of a source begin with is read once.
@@ -168,7 +170,7 @@ class Writer(nn.Module):
         is_token = targets != PADDING
         if len(targets) > len(memory.words) and not torch.is_grad_enabled():
             return memory.keys.new_zeros(targets.shape).masked_scatter(is_token, self._branches(memory, read, targets))
-        vectors, weights = self.states(memory, read, Rows.of(is_token), weigh=self.gate is not None)
+        vectors, weights = self.states(memory, read, PackedRows.of(is_token), weigh=self.gate is not None)
         if weights is None:
             log_shares = self.words.log_likelihood(vectors, targets[is_token])
         else:
@@ -176,7 +178,7 @@ class Writer(nn.Module):
             log_shares = self._mixed(written, self._copied(memory, weights, targets), vectors)
         return vectors.new_zeros(targets.shape).masked_scatter(is_token, log_shares)
 
-    def _copied(self, memory: Memory, weights: Tensor, targets: Tensor) -> Tensor:
+    def _copied(self, memory: WriterMemory, weights: Tensor, targets: Tensor) -> Tensor:
         """(tokens,) what attention gives each token of ``targets`` in the source; weights (rows, length, source)."""
         rows = len(targets) // max(1, len(memory.words))
         # (sources, rows, tokens, source length) True where the target stands in the memory.
@@ -191,7 +193,7 @@ class Writer(nn.Module):
         gate = self.gate(vectors).view(-1, *[1] * (written.dim() - 1))
         return torch.logaddexp(written + functional.logsigmoid(gate), _log(copied) + functional.logsigmoid(-gate))
 
-    def _branches(self, memory: Memory, read: Tensor, targets: Tensor) -> Tensor:
+    def _branches(self, memory: WriterMemory, read: Tensor, targets: Tensor) -> Tensor:
         """(tokens,) log-probability of all tokens of ``targets``, row by row."""
         tree = Tree.of(read, len(memory.words))
         vectors = tree.rows.pad(self._look(tree.ids, tree.depths, read.shape[1]))
@@ -213,7 +215,7 @@ class Writer(nn.Module):
         copied = (weights.mean(2).flatten(0, 1)[cells] * (memory.words[sources] == flat[:, None])).sum(1)
         return self._mixed(written, copied, vectors[nodes])
 
-    def start(self, memory: Memory, *, copy: bool = True) -> State:
+    def start(self, memory: WriterMemory, *, copy: bool = True) -> WriterState:
         """Nothing is written yet; without ``copy`` nothing of what :meth:`step` copies by."""
         sources, _, _, heads, _, width = memory.keys.shape
         empty = Past.none(memory.keys, sources * heads, width)
@@ -225,13 +227,13 @@ class Writer(nn.Module):
             # Attention on all places of one word is added up by a product with this table.
             same = (memory.words[:, :, None] == memory.words[:, None]) & memory.mask[:, :, None]
             same = same.to(memory.keys.dtype)
-        return State(steps, folded, same, tuple(empty for _ in self.layers), none)
+        return WriterState(steps, folded, same, tuple(empty for _ in self.layers), none)
 
     def _steps(self) -> IncrementalDecoder:
         return IncrementalDecoder([cast(DecoderLayer, layer) for layer in self.layers])
 
     @torch.no_grad()
-    def step(self, memory: Memory, state: State, tokens: Tensor) -> tuple[Tensor, State]:
+    def step(self, memory: WriterMemory, state: WriterState, tokens: Tensor) -> tuple[Tensor, WriterState]:
         """Read one token a row: (rows, ids) log-probabilities of the next, and the state after it. Has no gradient."""
         sources, beams, _ = state.seen.shape
         itself = _alone(beams, state.seen.dtype, tokens.device).expand(sources, -1, -1)
@@ -256,9 +258,9 @@ class Writer(nn.Module):
         )
         return written.add_(functional.logsigmoid(gate)).scatter_(1, words, mixed), state
 
-    def attention(self, memory: Memory, read: Tensor) -> Tensor:
+    def attention(self, memory: WriterMemory, read: Tensor) -> Tensor:
         """(rows, length, source) attention of the last layer at each token, the mean over the heads."""
-        weights = self.states(memory, read, Rows(*read.shape), weigh=True)[1]
+        weights = self.states(memory, read, PackedRows(*read.shape), weigh=True)[1]
         assert weights is not None
         return weights
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ensue import SettingError
 from ensue.nn.attention import masked_softmax
-from ensue.nn.normalisers import LEAST, MOST, Alphas, entmax, sparsemax
+from ensue.nn.normalisers import MAX_ALPHA, MIN_ALPHA, Alphas, entmax, sparsemax
 from tests.kernels.paths import on_both_paths
 from tests.oracles import link as link_oracles
 
@@ -229,7 +229,7 @@ def test_alphas_start_half_way_and_stay_within_reach() -> None:
     assert alphas().tolist() == pytest.approx([1.5] * 3)
     with torch.no_grad():
         alphas.raw.copy_(torch.tensor([-50.0, 0.0, 50.0]))
-    assert alphas().tolist() == pytest.approx([LEAST, 1.5, MOST])
+    assert alphas().tolist() == pytest.approx([MIN_ALPHA, 1.5, MAX_ALPHA])
     assert Alphas(1, start=1.8)().item() == pytest.approx(1.8)
 
 

@@ -82,8 +82,8 @@ class _AdditiveScores(torch.autograd.Function):
         time = queries.shape[1]
         scores = queries.new_zeros(len(queries), time, time)
         for distance in range(ctx.distances):
-            part = (queries[:, distance:] + keys[:, : time - distance]).sigmoid_()
-            scores.diagonal(-distance, 1, 2).copy_(part @ vector.to(part.dtype))
+            activations = (queries[:, distance:] + keys[:, : time - distance]).sigmoid_()
+            scores.diagonal(-distance, 1, 2).copy_(activations @ vector.to(activations.dtype))
         return scores
 
     @staticmethod
@@ -94,11 +94,11 @@ class _AdditiveScores(torch.autograd.Function):
         time = queries.shape[1]
         for distance in range(ctx.distances):
             errors = grad.diagonal(-distance, 1, 2)[..., None]  # (batch, time - distance, 1)
-            part = (queries[:, distance:] + keys[:, : time - distance]).sigmoid_()
-            grads[2] += (errors * part).sum((0, 1))
-            back = (part - part.square()).mul_(errors).mul_(vector)
-            grads[0][:, distance:] += back
-            grads[1][:, : time - distance] += back
+            activations = (queries[:, distance:] + keys[:, : time - distance]).sigmoid_()
+            grads[2] += (errors * activations).sum((0, 1))
+            pair_grads = (activations - activations.square()).mul_(errors).mul_(vector)
+            grads[0][:, distance:] += pair_grads
+            grads[1][:, : time - distance] += pair_grads
         return (*grads, None)
 
 

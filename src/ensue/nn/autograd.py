@@ -39,7 +39,7 @@ def apply(function: type[torch.autograd.Function], *inputs: object) -> Tensor:
     return cast(Tensor, function.apply(*inputs))  # type: ignore[no-untyped-call]
 
 
-Made = TypeVar("Made")
+Derived = TypeVar("Derived")
 
 
 def _count_step(optimizer: Optimizer, args: object, kwargs: object) -> None:
@@ -50,7 +50,7 @@ def _count_step(optimizer: Optimizer, args: object, kwargs: object) -> None:
 register_optimizer_step_post_hook(_count_step)
 
 
-class DerivedCache(nn.Module, Generic[Made]):
+class DerivedCache(nn.Module, Generic[Derived]):
     """A value computed from parameters, computed again once one of them has changed; no part of a saved state.
 
     It is a submodule of the module whose parameters they are, so that training, which needs none, frees its memory.
@@ -59,18 +59,19 @@ class DerivedCache(nn.Module, Generic[Made]):
         make: computes it.
     """
 
-    def __init__(self, make: Callable[[], Made]) -> None:
+    def __init__(self, make: Callable[[], Derived]) -> None:
         super().__init__()
         self.make = make
         self.key: tuple[object, ...] = ()
-        self.value: Made | None = None
+        self.value: Derived | None = None
 
-    def get(self, parameters: Iterable[Tensor]) -> Made:
+    def get(self, parameters: Iterable[Tensor]) -> Derived:
         """Return the value for the parameters as they are now."""
-        key = tuple((part.data_ptr(), part._version, part.shape) for part in parameters)
+        key = tuple((parameter.data_ptr(), parameter._version, parameter.shape) for parameter in parameters)
         if self.value is None or key != self.key:
             with torch.inference_mode(False), torch.no_grad():
-                self.key, self.value = key, self.make()
+                self.value = self.make()
+            self.key = key
         return self.value
 
     def train(self, mode: bool = True) -> Self:
@@ -78,7 +79,7 @@ class DerivedCache(nn.Module, Generic[Made]):
         self.value = None
         return super().train(mode)
 
-    def __deepcopy__(self, memo: dict[int, object]) -> DerivedCache[Made]:
+    def __deepcopy__(self, memo: dict[int, object]) -> DerivedCache[Derived]:
         """Return the value for a copied module, bound to the copy's ``make``; the cached value is not copied."""
         return DerivedCache(copy.deepcopy(self.make, memo))
 
@@ -87,9 +88,9 @@ def parameters_of(module: nn.Module) -> list[Tensor]:
     """Return the parameters of a module and its submodules; torch's own iterator takes several times as long."""
     modules: list[nn.Module] = [module]
     parameters: list[Tensor | None] = []
-    for part in modules:  # which grows meanwhile
-        if part._modules:
-            modules += [child for child in part._modules.values() if child is not None]
-        if part._parameters:
-            parameters += part._parameters.values()
+    for submodule in modules:  # which grows meanwhile
+        if submodule._modules:
+            modules += [child for child in submodule._modules.values() if child is not None]
+        if submodule._parameters:
+            parameters += submodule._parameters.values()
     return [parameter for parameter in parameters if parameter is not None]

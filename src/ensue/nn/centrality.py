@@ -119,8 +119,8 @@ class _Solve(torch.autograd.Function):
     def backward(ctx: Context, grad: Tensor) -> tuple[Tensor | None, ...]:
         factors, pivots, share, mask = ctx.saved_tensors
         errors = _project(grad.masked_fill(~mask, 0), share, mask)
-        back = torch.linalg.lu_solve(factors, pivots, errors[..., None], adjoint=True)[..., 0]
-        return _project(back, share, mask)[..., None] * share[:, None], None
+        solution = torch.linalg.lu_solve(factors, pivots, errors[..., None], adjoint=True)[..., 0]
+        return _project(solution, share, mask)[..., None] * share[:, None], None
 
 
 class _Steps(Context, Protocol):
@@ -137,7 +137,8 @@ class _Series(torch.autograd.Function):
         share, _ = _iterate(matrix, mask, tolerance, cap)
         share /= _sums(share, mask)
         ctx.save_for_backward(matrix, share, mask)
-        ctx.tolerance, ctx.steps = tolerance, steps
+        ctx.tolerance = tolerance
+        ctx.steps = steps
         return share
 
     @staticmethod
@@ -181,15 +182,17 @@ def _iterate(matrix: Tensor, mask: Tensor, tolerance: float, cap: int) -> tuple[
     (batch, words) distributions and the (batch,) steps each took.
     """
     share = masked_mean(mask, matrix.dtype)
-    moving, taken = mask.any(-1), torch.zeros(len(mask), dtype=torch.int64, device=mask.device)
+    moving = mask.any(-1)
+    num_steps = torch.zeros(len(mask), dtype=torch.int64, device=mask.device)
     for _ in range(cap):
         if not moving.any():
             break
         moved = _times(matrix, share)
-        taken += moving
-        share, before = torch.where(moving[:, None], moved, share), share
-        moving = (share - before).abs().sum(-1) > tolerance
-    return share, taken
+        num_steps += moving
+        previous = share
+        share = torch.where(moving[:, None], moved, share)
+        moving = (share - previous).abs().sum(-1) > tolerance
+    return share, num_steps
 
 
 @torch.no_grad()
@@ -213,5 +216,5 @@ def second_eigenvalue(matrix: Tensor, mask: Tensor) -> Tensor:
 def dobrushin(matrix: Tensor, mask: Tensor) -> Tensor:
     """(batch,) half the largest L1 distance between two columns: an upper bound of |lambda_2| without eigenvalues."""
     columns = _among_words(matrix, mask).mT.contiguous()
-    apart = torch.cdist(columns, columns, p=1.0) * (mask[:, :, None] & mask[:, None, :])
-    return apart.amax((1, 2)) / 2
+    distances = torch.cdist(columns, columns, p=1.0) * (mask[:, :, None] & mask[:, None, :])
+    return distances.amax((1, 2)) / 2

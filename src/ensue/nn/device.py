@@ -58,17 +58,18 @@ def in_order(device: torch.device) -> Iterator[None]:
     if device.type != "cpu":
         yield
         return
-    enabled, warn = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
-    about: Any = torch.utils.deterministic
-    filled = about.fill_uninitialized_memory
+    enabled = torch.are_deterministic_algorithms_enabled()
+    warn = torch.is_deterministic_algorithms_warn_only_enabled()
+    torch_settings: Any = torch.utils.deterministic
+    filled = torch_settings.fill_uninitialized_memory
     # The public function also imports the compiler, for its settings: a second or more of a fit.
     torch._C._set_deterministic_algorithms(True, warn_only=True)
-    about.fill_uninitialized_memory = False  # it takes time, and no sum depends on it
+    torch_settings.fill_uninitialized_memory = False  # it takes time, and no sum depends on it
     try:
         yield
     finally:
         torch._C._set_deterministic_algorithms(enabled, warn_only=warn)
-        about.fill_uninitialized_memory = filled
+        torch_settings.fill_uninitialized_memory = filled
 
 
 def is_float32_on_cpu(*tensors: Tensor) -> bool:

@@ -16,11 +16,11 @@ _LEVELS = 2**16
 
 
 class Drawn(NamedTuple):
-    """Which units are dropped.
+    """A dropout mask.
 
     Attributes:
         levels: 16 random bits a unit, as whole numbers.
-        dropped: so many of 65,536 levels are dropped, the lowest.
+        dropped: number of levels that are dropped, the lowest of 65,536.
     """
 
     levels: Tensor
@@ -28,7 +28,7 @@ class Drawn(NamedTuple):
 
     @property
     def rule(self) -> tuple[int, float]:
-        """The least level that is kept, and by what its unit is multiplied."""
+        """Return the lowest level that is not dropped, and the factor on its unit."""
         return self.dropped - _LEVELS // 2, _LEVELS / (_LEVELS - self.dropped)
 
     def kept(self, units: Tensor, *, elu: bool = False) -> Tensor:
@@ -37,30 +37,32 @@ class Drawn(NamedTuple):
 
     def elu_errors(self, grad: Tensor, units: Tensor) -> Tensor:
         """Gradient of what :meth:`kept` with ELU made units of, compiled; both in one piece."""
-        out, (least, scale) = torch.empty_like(grad), self.rule
+        out = torch.empty_like(grad)
+        min_level, scale = self.rule
         kernels.call(
-            "dropped_elu_errors", grad=grad.view(-1), units=units.view(-1), levels=self.levels.view(-1), least=least,
-            scale=scale, out=out.view(-1),
+            "dropped_elu_errors", grad=grad.view(-1), units=units.view(-1), levels=self.levels.view(-1),
+            least=min_level, scale=scale, out=out.view(-1),
         )  # fmt: skip
         return out
 
 
-def _compiled_dropped(units: Tensor, drawn: Drawn, elu: bool) -> Tensor:
-    units, (least, scale) = units.contiguous(), drawn.rule
+def _compiled_dropped(units: Tensor, mask: Drawn, elu: bool) -> Tensor:
+    units = units.contiguous()
+    min_level, scale = mask.rule
     out = torch.empty_like(units)
     kernels.call(
-        "dropped", units=units.view(-1), levels=drawn.levels.view(-1), elu=elu, least=least, scale=scale,
+        "dropped", units=units.view(-1), levels=mask.levels.view(-1), elu=elu, least=min_level, scale=scale,
         out=out.view(-1), threads=torch.get_num_threads(),
     )  # fmt: skip
     return out
 
 
-@kernels.compiled(_compiled_dropped, when=lambda units, drawn, elu: units.dtype == torch.float32 and units.is_cpu)
-def _dropped(units: Tensor, drawn: Drawn, elu: bool) -> Tensor:
+@kernels.compiled(_compiled_dropped, when=lambda units, mask, elu: units.dtype == torch.float32 and units.is_cpu)
+def _dropped(units: Tensor, mask: Drawn, elu: bool) -> Tensor:
     """Return units, or their ELU, scaled up or 0."""
-    least, scale = drawn.rule
+    min_level, scale = mask.rule
     units = functional.elu(units) if elu else units
-    return units * (drawn.levels >= least).to(units.dtype).mul_(scale)
+    return units * (mask.levels >= min_level).to(units.dtype).mul_(scale)
 
 
 class Dropout(nn.Module):
@@ -84,30 +86,31 @@ class Dropout(nn.Module):
             return units
         if units.is_cuda:
             return functional.dropout(units, self.share)
-        (drawn,) = self.draw(units.shape)
-        return apply(_Dropped, units, drawn)
+        (mask,) = self.draw(units.shape)
+        return apply(_Dropped, units, mask)
 
     def draw(self, *shapes: torch.Size) -> tuple[Drawn, ...]:
         """Draw the dropout masks of the shapes in turn, on the CPU; in evaluation nothing is dropped."""
-        counts, dropped = [shape.numel() for shape in shapes], self.dropped if self.training else 0
+        counts = [shape.numel() for shape in shapes]
+        dropped = self.dropped if self.training else 0
         words = [-(-count // 4) for count in counts]
         bits = torch.empty(sum(words), dtype=torch.int64)
         bits = bits.random_(-(2**63), None) if dropped else bits
-        parts = zip(bits.split_with_sizes(words), counts, shapes, strict=True)
-        return tuple(Drawn(part.view(torch.int16)[:count].view(shape), dropped) for part, count, shape in parts)
+        chunks = zip(bits.split_with_sizes(words), counts, shapes, strict=True)
+        return tuple(Drawn(chunk.view(torch.int16)[:count].view(shape), dropped) for chunk, count, shape in chunks)
 
 
 class _Dropping(Context, Protocol):
-    drawn: Drawn
+    mask: Drawn
 
 
 class _Dropped(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: _Dropping, units: Tensor, drawn: Drawn) -> Tensor:
-        ctx.drawn = drawn
-        return drawn.kept(units)
+    def forward(ctx: _Dropping, units: Tensor, mask: Drawn) -> Tensor:
+        ctx.mask = mask
+        return mask.kept(units)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: _Dropping, grad: Tensor) -> tuple[Tensor | None, ...]:
-        return ctx.drawn.kept(grad), None
+        return ctx.mask.kept(grad), None

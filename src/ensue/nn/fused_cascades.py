@@ -21,7 +21,7 @@ from ensue.nn.dropout import Drawn
 
 
 class Band(NamedTuple):
-    """Who sees whom.
+    """Range of earlier events that each step attends to.
 
     Attributes:
         lengths: (batch,) the events of each history, which stand in front.
@@ -35,7 +35,7 @@ class Band(NamedTuple):
 
 
 class Ages(NamedTuple):
-    """When events came, in intervals of one width.
+    """Times of events, from which ages in intervals of one width follow.
 
     Attributes:
         times: (batch, time) float64 seconds.
@@ -47,21 +47,21 @@ class Ages(NamedTuple):
 
 
 class FusedReading(NamedTuple):
-    """How some cascades are read.
+    """Inputs of a batch of cascades but the looked-up rows and the weights.
 
     Attributes:
-        earlier: whom a user leans on.
-        seen: whom the answer heeds.
-        ages: when users came.
-        asked: (targets,) the target steps, counted through batch x time.
-        drawn: what is dropped of looked-up rows, users, keys, queries and importance, each (batch x time, its width).
+        earlier: range of the attention of a user over earlier users.
+        seen: range of the attention of the target over users.
+        ages: times of the users.
+        target_steps: (targets,) indices of the target steps in batch x time.
+        masks: dropout masks of looked-up rows, users, keys, queries and importance, each (batch x time, its width).
     """
 
     earlier: Band
     seen: Band
     ages: Ages
-    asked: Tensor
-    drawn: tuple[Drawn, ...]
+    target_steps: Tensor
+    masks: tuple[Drawn, ...]
 
 
 class Weights(NamedTuple):
@@ -83,60 +83,67 @@ class Weights(NamedTuple):
     decay_bias: Tensor
 
 
-def cascades(how: FusedReading, looked_up: Tensor, weights: Weights) -> Tensor:
+def cascades(reading: FusedReading, looked_up: Tensor, weights: Weights) -> Tensor:
     """Eqs. 1-9: (targets, dim) of (batch x time, table dim) rows of the user table."""
-    return apply(_Cascades, how, looked_up, *weights)
+    return apply(_Cascades, reading, looked_up, *weights)
 
 
 class _FusedCascades(Context, Protocol):
-    how: FusedReading
+    reading: FusedReading
 
 
 class _Cascades(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: _FusedCascades, how: FusedReading, looked_up: Tensor, *parameters: Tensor) -> Tensor:
-        own, (of_rows, of_users, of_keys, of_queries, of_importance) = Weights(*parameters), how.drawn
+    def forward(ctx: _FusedCascades, reading: FusedReading, looked_up: Tensor, *parameters: Tensor) -> Tensor:
+        weights = Weights(*parameters)
+        of_rows, of_users, of_keys, of_queries, of_importance = reading.masks
         rows = of_rows.kept(looked_up)
-        users = of_users.kept(torch.addmm(own.dense_bias, rows, own.dense.T), elu=True)
-        keys = of_keys.kept(torch.addmm(own.context_bias, users, own.context.T))
-        queries = of_queries.kept(torch.addmm(own.target_bias, users, own.target.T))
-        context, dependency = attention(how.earlier, None, users, queries, keys)
-        gate = torch.addmm(own.gate_own_bias, users, own.gate_own.T).addmm_(context, own.gate_context.T).sigmoid_()
+        users = of_users.kept(torch.addmm(weights.dense_bias, rows, weights.dense.T), elu=True)
+        keys = of_keys.kept(torch.addmm(weights.context_bias, users, weights.context.T))
+        queries = of_queries.kept(torch.addmm(weights.target_bias, users, weights.target.T))
+        context, dependency = attention(reading.earlier, None, users, queries, keys)
+        gate = torch.addmm(weights.gate_own_bias, users, weights.gate_own.T)
+        gate = gate.addmm_(context, weights.gate_context.T).sigmoid_()
         fused = torch.lerp(context, users, gate)
-        important = of_importance.kept(torch.addmm(own.importance_bias, fused, own.importance.T), elu=True)
-        decay = torch.sigmoid(own.decay + own.decay_bias)
-        by_age = decay * own.importance_score
+        important = of_importance.kept(torch.addmm(weights.importance_bias, fused, weights.importance.T), elu=True)
+        decay = torch.sigmoid(weights.decay + weights.decay_bias)
+        by_age = decay * weights.importance_score
         scores = important @ by_age.T
-        sums, influence = attention(how.seen, how.ages, fused, scores)
-        ctx.how = how
-        made = (rows, users, keys, queries, context, gate, fused, important, decay, by_age, scores)
-        ctx.save_for_backward(*parameters, *made, dependency, influence)
-        return sums.index_select(0, how.asked)
+        sums, influence = attention(reading.seen, reading.ages, fused, scores)
+        ctx.reading = reading
+        intermediates = (rows, users, keys, queries, context, gate, fused, important, decay, by_age, scores)
+        ctx.save_for_backward(*parameters, *intermediates, dependency, influence)
+        return sums.index_select(0, reading.target_steps)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: _FusedCascades, grad: Tensor) -> tuple[Tensor | None, ...]:
-        how, count = ctx.how, len(Weights._fields)
-        own, made = Weights(*ctx.saved_tensors[:count]), ctx.saved_tensors[count:]
-        rows, users, keys, queries, context, gate, fused, important, decay, by_age, scores, dependency, influence = made
-        of_rows, of_users, of_keys, of_queries, of_importance = how.drawn
+        reading = ctx.reading
+        count = len(Weights._fields)
+        weights = Weights(*ctx.saved_tensors[:count])
+        rows, users, keys, queries, context, gate, fused, important, decay, by_age, *attended = ctx.saved_tensors[
+            count:
+        ]
+        scores, dependency, influence = attended
+        of_rows, of_users, of_keys, of_queries, of_importance = reading.masks
 
-        to_sums = torch.zeros_like(fused).index_copy_(0, how.asked, grad)
-        to_fused, to_scores = gradients(how.seen, how.ages, influence, to_sums, fused, scores)
+        to_sums = torch.zeros_like(fused).index_copy_(0, reading.target_steps, grad)
+        to_fused, to_scores = gradients(reading.seen, reading.ages, influence, to_sums, fused, scores)
         to_by_age = to_scores.T @ important
-        to_decay = torch.ops.aten.sigmoid_backward(to_by_age * own.importance_score, decay)
+        to_decay = torch.ops.aten.sigmoid_backward(to_by_age * weights.importance_score, decay)
         to_importance = of_importance.elu_errors(to_scores @ by_age, important)
-        to_fused.addmm_(to_importance, own.importance)
+        to_fused.addmm_(to_importance, weights.importance)
 
         to_users = to_fused * gate
         to_gate = torch.ops.aten.sigmoid_backward((users - context).mul_(to_fused), gate)
-        to_context = to_fused.sub_(to_users).addmm_(to_gate, own.gate_context)
-        to_users.addmm_(to_gate, own.gate_own)
-        to_values, to_queries, to_keys = gradients(how.earlier, None, dependency, to_context, users, queries, keys)
-        to_keys, to_queries = of_keys.kept(to_keys), of_queries.kept(to_queries)
-        to_users.add_(to_values).addmm_(to_keys, own.context).addmm_(to_queries, own.target)
+        to_context = to_fused.sub_(to_users).addmm_(to_gate, weights.gate_context)
+        to_users.addmm_(to_gate, weights.gate_own)
+        to_values, to_queries, to_keys = gradients(reading.earlier, None, dependency, to_context, users, queries, keys)
+        to_keys = of_keys.kept(to_keys)
+        to_queries = of_queries.kept(to_queries)
+        to_users.add_(to_values).addmm_(to_keys, weights.context).addmm_(to_queries, weights.target)
         to_users = of_users.elu_errors(to_users, users)
-        to_rows = of_rows.kept(to_users @ own.dense)
+        to_rows = of_rows.kept(to_users @ weights.dense)
         return (
             None, to_rows,
             to_users.T @ rows, to_users.sum(0),
@@ -166,16 +173,17 @@ def attention(band: Band, ages: Ages | None, values: Tensor, *scored: Tensor) ->
     Returns:
         0 at padding, and where nothing is seen; and the weights, for :func:`gradients`.
     """
-    sums, time = torch.zeros_like(values), len(values) // max(1, len(band.lengths))
+    sums = torch.zeros_like(values)
+    time = len(values) // max(1, len(band.lengths))
     weights = values.new_empty(len(values), min(band.reach, time))  # each step's at the end
     _run(band, ages, weights, sums, (values, *scored), [])
     return sums, weights
 
 
-def gradients(band: Band, ages: Ages | None, weights: Tensor, grad: Tensor, *given: Tensor) -> list[Tensor]:
+def gradients(band: Band, ages: Ages | None, weights: Tensor, grad: Tensor, *inputs: Tensor) -> list[Tensor]:
     """Return the gradients of all inputs, from the gradient of the means."""
-    grads = [torch.zeros_like(part) for part in given]
-    _run(band, ages, weights, grad, given, grads)
+    grads = [torch.zeros_like(tensor) for tensor in inputs]
+    _run(band, ages, weights, grad, inputs, grads)
     return grads
 
 

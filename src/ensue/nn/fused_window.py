@@ -85,29 +85,36 @@ class _Products(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: _Read, grad: Tensor) -> tuple[Tensor | None, ...]:
-        windows, (queries, *seen), given = ctx.windows, ctx.saved_tensors, grad.movedim(-1, 0).contiguous()
-        to_queries, to_seen = torch.zeros_like(queries), [*map(_zeros, seen)]
-        _run(_SUMS, windows, to_queries, windows.nodes, seen, given)
-        _run(_SPREAD, windows, queries, windows.nodes, to_seen, given)
+        windows = ctx.windows
+        (queries, *seen) = ctx.saved_tensors
+        to_products = grad.movedim(-1, 0).contiguous()
+        to_queries = torch.zeros_like(queries)
+        to_seen = [*map(_zeros, seen)]
+        _run(_SUMS, windows, to_queries, windows.nodes, seen, to_products)
+        _run(_SPREAD, windows, queries, windows.nodes, to_seen, to_products)
         return None, to_queries, *to_seen
 
 
 class _Sums(torch.autograd.Function):
     @staticmethod
     def forward(ctx: _Read, windows: FusedWindows, weights: Tensor, nears: Tensor, *seen: Tensor | None) -> Tensor:
-        ctx.windows, given = windows, weights.movedim(-1, 0).contiguous()
-        ctx.save_for_backward(given, nears, *seen)
+        ctx.windows = windows
+        key_weights = weights.movedim(-1, 0).contiguous()
+        ctx.save_for_backward(key_weights, nears, *seen)
         sums = nears.new_zeros(*windows.mask.shape, nears.shape[1])
-        _run(_SUMS, windows, sums.flatten(0, 1), None, (nears, *seen), given)
+        _run(_SUMS, windows, sums.flatten(0, 1), None, (nears, *seen), key_weights)
         return sums
 
     @staticmethod
     @once_differentiable
     def backward(ctx: _Read, grad: Tensor) -> tuple[Tensor | None, ...]:
-        windows, (weights, *seen), own = ctx.windows, ctx.saved_tensors, grad.contiguous().flatten(0, 1)
-        to_weights, to_seen = torch.zeros_like(weights), [*map(_zeros, seen)]
-        _run(_DOTS, windows, own, None, seen, to_weights)
-        _run(_SPREAD, windows, own, None, to_seen, weights)
+        windows = ctx.windows
+        (weights, *seen) = ctx.saved_tensors
+        to_sums = grad.contiguous().flatten(0, 1)
+        to_weights = torch.zeros_like(weights)
+        to_seen = [*map(_zeros, seen)]
+        _run(_DOTS, windows, to_sums, None, seen, to_weights)
+        _run(_SPREAD, windows, to_sums, None, to_seen, weights)
         return None, to_weights.movedim(0, -1), *to_seen
 
 
@@ -126,16 +133,19 @@ def _run(
         IndexError: a row stands somewhere that its table lacks.
         ValueError: a tensor of another shape or type.
     """
-    (nears, firsts, relays), dim = seen, own.shape[1]
+    nears, firsts, relays = seen
+    dim = own.shape[1]
     assert nears is not None and firsts is not None
-    rows, steps = dict[str, int](), {"relay_step": 0}
+    rows = dict[str, int]()
+    steps = {"relay_step": 0}
     for name, table in (("own", own), ("near", nears), ("first", firsts), ("relay", relays)):
         if table is not None:
             count = len(windows.mask) if name == "relay" else len(table)
             require_table(name, table, torch.float32, (count, dim))
             if (table.stride(1) != 1 and dim > 1) or not table.is_cpu:
                 raise ValueError(f"a row of {name} is not contiguous in CPU memory")
-            rows[name], steps[f"{name}_step"] = table.data_ptr(), table.stride(0)
+            rows[name] = table.data_ptr()
+            steps[f"{name}_step"] = table.stride(0)
     kernels.call(
         "window", dim=dim, heads=windows.heads, reach=windows.reach, own_rows=len(own), near_rows=len(nears),
         first_rows=len(firsts), mask=windows.mask.contiguous(), words=windows.words.contiguous(),

@@ -50,9 +50,11 @@ class TransposedLinear(NamedTuple):
 
 def scaled_inward(attention: Attention) -> TransposedLinear:
     """Queries, keys and values in one map, the queries over sqrt(dim / heads)."""
-    inward, dim = TransposedLinear.of(attention.inward), attention.dim
+    inward = TransposedLinear.of(attention.inward)
+    dim = attention.dim
     scale = (dim // attention.heads) ** -0.5
-    bias, weight = inward.bias.clone(), inward.weight
+    bias = inward.bias.clone()
+    weight = inward.weight
     bias[:dim] *= scale
     weight[:, :dim] *= scale
     return TransposedLinear(bias, weight)
@@ -75,7 +77,7 @@ class PackedLayers:
 
     def __init__(self, weights: Sequence[dict[str, Tensor]], norms: Sequence[Sequence[tuple[Tensor, Tensor, float]]]):
         self.dim, self.hidden = weights[0]["wide"].shape
-        tensors = [tensor for named in weights for tensor in named.values()]
+        tensors = [tensor for layer_weights in weights for tensor in layer_weights.values()]
         tensors += [tensor for layer in norms for norm in layer for tensor in norm[:2]]
         self.layers: list[kernels.Structure] = []
         self._memory: tuple[Sequence[Folded], list[kernels.Structure]] | None = None
@@ -83,10 +85,10 @@ class PackedLayers:
         self.plain = is_float32_on_cpu(*tensors) and all(tensor.is_contiguous() for tensor in tensors)
         if not (self.plain and kernels.is_loaded()):
             return
-        for named, layer_norms in zip(weights, norms, strict=True):
+        for layer_weights, layer_norms in zip(weights, norms, strict=True):
             three = [kernels.prepare("Norm", weight=norm[0], bias=norm[1], eps=norm[2]) for norm in layer_norms]
             pairs = zip(("written", "read", "fed"), three, strict=True)
-            self.layers.append(kernels.prepare("StepLayer", dim=self.dim, **named, **dict(pairs)))
+            self.layers.append(kernels.prepare("StepLayer", dim=self.dim, **layer_weights, **dict(pairs)))
 
     def attend_to(self, folds: Sequence[Folded], heads: int) -> bool:
         """Set the memory that the layers attend to; return whether there is a compiled function that takes it.
@@ -127,7 +129,7 @@ class PackedLayers:
     def suit(self, *tensors: Tensor) -> bool:
         """Return whether there is a compiled function, and it takes such tensors."""
         plain = is_float32_on_cpu(*tensors) and not tensors[0].requires_grad
-        return plain and bool(self.layers) and kernels.is_loaded() and all(one.is_contiguous() for one in tensors)
+        return plain and bool(self.layers) and kernels.is_loaded() and all(tensor.is_contiguous() for tensor in tensors)
 
 
 class _Norm(NamedTuple):
@@ -159,11 +161,12 @@ class _Layer(NamedTuple):
 
     @classmethod
     def of(cls, layer: DecoderLayer) -> _Layer:
-        own, other = layer.own, layer.other
-        query, query_bias, output = _folds(other)
+        self_attention = layer.own
+        memory_attention = layer.other
+        query, query_bias, output = _folds(memory_attention)
         return cls(
-            scaled_inward(own), TransposedLinear.of(own.outward),
-            query, query_bias, output, other.outward.bias.detach(),
+            scaled_inward(self_attention), TransposedLinear.of(self_attention.outward),
+            query, query_bias, output, memory_attention.outward.bias.detach(),
             TransposedLinear.of(layer.feed.wide), TransposedLinear.of(layer.feed.narrow),
             _Norm.of(layer.written), _Norm.of(layer.read), _Norm.of(layer.fed),
         )  # fmt: skip
@@ -179,7 +182,8 @@ class _Layer(NamedTuple):
 
 
 def _folds(attention: Attention) -> tuple[Tensor, Tensor, Tensor]:
-    dim, heads = attention.dim, attention.heads
+    dim = attention.dim
+    heads = attention.heads
     scale = (dim // heads) ** -0.5
     query = attention.inward.weight[:dim].detach().view(heads, dim // heads, dim) * scale
     bias = attention.inward.bias[:dim].detach().view(heads, dim // heads, 1) * scale
@@ -204,8 +208,9 @@ class Folded(NamedTuple):
 class _Room:
     """(2, n, capacity, width) and how much of the capacity is taken."""
 
-    def __init__(self, kept: Tensor, taken: int) -> None:
-        self.kept, self.taken = kept, taken
+    def __init__(self, buffer: Tensor, used: int) -> None:
+        self.buffer = buffer
+        self.used = used
 
 
 class Past(NamedTuple):
@@ -228,29 +233,30 @@ class Past(NamedTuple):
 
     def tensor(self) -> Tensor:
         """(2, n, size, width)."""
-        return self.room.kept[:, :, : self.size]
+        return self.room.buffer[:, :, : self.size]
 
     def of_sources(self, index: Tensor, num_sources: int) -> Past:
         """Return a copy of the past of some of the sources; the rows of a source, its heads, stand side by side."""
-        pairs, _, capacity, width = self.room.kept.shape
-        kept = self.room.kept.view(pairs, num_sources, -1).index_select(1, index)
-        return Past(_Room(kept.view(pairs, -1, capacity, width), self.size), self.size)
+        pairs, _, capacity, width = self.room.buffer.shape
+        buffer = self.room.buffer.view(pairs, num_sources, -1).index_select(1, index)
+        return Past(_Room(buffer.view(pairs, -1, capacity, width), self.size), self.size)
 
     def append(self, new: Tensor) -> Past:
         """With (2, n, more, width) behind it."""
         past = self.open(new.shape[2])
-        past.room.kept[:, :, self.size : past.size] = new
+        past.room.buffer[:, :, self.size : past.size] = new
         return past
 
     def open(self, more: int) -> Past:
         """With so many behind it that are still to be written."""
-        room, size = self.room, self.size + more
-        if room.taken != self.size or size > room.kept.shape[2]:
-            pairs, count, _, width = room.kept.shape
-            kept = room.kept.new_empty(pairs, count, max(size, 2 * self.size, _ROOM), width)
-            kept[:, :, : self.size] = self.tensor()
-            room = _Room(kept, size)
-        room.taken = size
+        room = self.room
+        size = self.size + more
+        if room.used != self.size or size > room.buffer.shape[2]:
+            pairs, count, _, width = room.buffer.shape
+            buffer = room.buffer.new_empty(pairs, count, max(size, 2 * self.size, _ROOM), width)
+            buffer[:, :, : self.size] = self.tensor()
+            room = _Room(buffer, size)
+        room.used = size
         return Past(room, size)
 
 
@@ -262,7 +268,8 @@ class IncrementalDecoder:
     """
 
     def __init__(self, layers: Sequence[DecoderLayer]) -> None:
-        self.dim, self.heads = layers[0].own.dim, layers[0].own.heads
+        self.dim = layers[0].own.dim
+        self.heads = layers[0].own.heads
         self.layers = [_Layer.of(layer) for layer in layers]
         self.packed = PackedLayers([layer.named() for layer in self.layers], [layer.norms() for layer in self.layers])
         self._latest: tuple[Tensor, Tensor, tuple[Folded, ...]] | None = None
@@ -307,30 +314,34 @@ class IncrementalDecoder:
             (sources, rows, dim); the past with the new items; (sources, rows, heads, length) weights of the last layer,
             or ``None``.
         """
-        few = 0 < items.shape[1] <= MAX_ROWS
-        if few and self.packed.suit(items, seen) and self.packed.attend_to(folded, self.heads):
-            opened = tuple(before.open(items.shape[1]) for before in past)
-            rooms = [after.room.kept for after in opened]
+        is_small = 0 < items.shape[1] <= MAX_ROWS
+        if is_small and self.packed.suit(items, seen) and self.packed.attend_to(folded, self.heads):
+            opened = tuple(layer_past.open(items.shape[1]) for layer_past in past)
+            rooms = [cached.room.buffer for cached in opened]
             states, attended = compiled_step(self.packed, items, folded, rooms, seen, self.heads, weigh=weigh)
             return states, opened, attended
-        (sources, rows, dim), heads = items.shape, self.heads
-        split, joined = (sources, rows, 3, heads, dim // heads), (sources, heads, rows, dim // heads)
+        sources, rows, dim = items.shape
+        heads = self.heads
+        split = (sources, rows, 3, heads, dim // heads)
+        joined = (sources, heads, rows, dim // heads)
         wall = seen if sources == 1 else seen.repeat_interleave(heads, 0)
-        kept, weights, flat = [], None, items.view(-1, dim)
-        for layer, fold, before in zip(self.layers, folded, past, strict=True):
-            every = _map(layer.inward, flat).view(split).permute(2, 0, 3, 1, 4)
-            every = every.reshape(3, sources * heads, rows, dim // heads)
-            kept.append(before.append(every[1:]))
-            after = kept[-1].tensor()
-            own = torch.baddbmm(wall, every[0], after[0].mT).softmax(2)
-            mixed = torch.bmm(own, after[1]).view(joined).transpose(1, 2).reshape(-1, dim)
+        new_past = []
+        weights = None
+        flat = items.view(-1, dim)
+        for layer, fold, layer_past in zip(self.layers, folded, past, strict=True):
+            projections = _map(layer.inward, flat).view(split).permute(2, 0, 3, 1, 4)
+            projections = projections.reshape(3, sources * heads, rows, dim // heads)
+            new_past.append(layer_past.append(projections[1:]))
+            cached = new_past[-1].tensor()
+            self_weights = torch.baddbmm(wall, projections[0], cached[0].mT).softmax(2)
+            mixed = torch.bmm(self_weights, cached[1]).view(joined).transpose(1, 2).reshape(-1, dim)
             flat = layer.written(flat + _map(layer.outward, mixed))
             items = flat.view(sources, rows, dim)
             weights = torch.baddbmm(fold.base, items, fold.scores).view(sources, rows, heads, -1).softmax(3)
             read = torch.baddbmm(items, weights.view(sources, rows, -1), fold.values)
             flat = layer.read(read + layer.output_bias).view(-1, dim)
             flat = layer.fed(flat + _map(layer.narrow, _map(layer.wide, flat).relu_()))
-        return flat.view(sources, rows, dim), tuple(kept), weights if weigh else None
+        return flat.view(sources, rows, dim), tuple(new_past), weights if weigh else None
 
 
 def compiled_step(
@@ -364,7 +375,8 @@ def compiled_step(
     """
     if not packed.attend_to(folds, heads):
         raise ValueError("the memory is not of contiguous float32 tensors on the CPU")
-    (sources, rows, _), length = items.shape, folds[0].base.shape[-1] // heads
+    sources, rows, _ = items.shape
+    length = folds[0].base.shape[-1] // heads
     items = items.clone()
     weights = items.new_empty(sources, rows, heads, length) if weigh else None
     kernels.call(
@@ -383,12 +395,15 @@ class PackedEncoder:
     """
 
     def __init__(self, layers: Iterable[EncoderLayer]) -> None:
-        weights, norms = [], []
+        weights = []
+        norms = []
         for layer in layers:
-            attention, feed = layer.attention, layer.feed
-            self.dim, self.heads = attention.dim, attention.heads
-            others = map(TransposedLinear.of, (attention.outward, feed.wide, feed.narrow))
-            weights.append(named_weights((scaled_inward(attention), *others)))
+            attention = layer.attention
+            feed = layer.feed
+            self.dim = attention.dim
+            self.heads = attention.heads
+            linears = map(TransposedLinear.of, (attention.outward, feed.wide, feed.narrow))
+            weights.append(named_weights((scaled_inward(attention), *linears)))
             ends = layer.attended, layer.attended, layer.fed
             norms.append([(norm.weight.detach(), norm.bias.detach(), norm.eps) for norm in ends])
         self.packed = PackedLayers(weights, norms)
@@ -404,12 +419,13 @@ class PackedEncoder:
             IndexError: places that do not rise, or lie outside the rows.
             ValueError: a tensor of another shape or type.
         """
-        states, places = items.contiguous().clone(), torch.arange(len(items)) if rows.places is None else rows.places
+        states = items.contiguous().clone()
+        positions = torch.arange(len(items)) if rows.places is None else rows.places
         # An axis of size 1 holds for all rows or queries: its step is 0.
         one_row, one_query = (mask.shape[axis] == 1 for axis in (0, 1))
         kernels.call(
             "encode", rows=rows.rows, length=rows.length, heads=self.heads, wide=self.packed.hidden,
-            layers=len(self.packed.layers), layer=kernels.array(self.packed.layers), places=places,
+            layers=len(self.packed.layers), layer=kernels.array(self.packed.layers), places=positions,
             mask=mask.contiguous(), states=states, query_step=0 if one_query else rows.length,
             row_step=0 if one_row else rows.length * (1 if one_query else rows.length),
         )  # fmt: skip

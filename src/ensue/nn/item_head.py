@@ -147,15 +147,17 @@ class ShortItems:
 
     @classmethod
     def of(cls, items: Tensor, factors: Tensor, bias: Tensor) -> Self | None:
-        """Of scores query . item x factor + bias; ``None`` where these are not of float32 on the CPU."""
-        given = items.detach(), factors, bias
-        plain = all(part.dtype == torch.float32 and not part.is_cuda and part.is_contiguous() for part in given)
+        """Return the table for scores query . item x factor + bias; ``None`` unless all are float32 on the CPU."""
+        tensors = items.detach(), factors, bias
+        plain = all(
+            tensor.dtype == torch.float32 and not tensor.is_cuda and tensor.is_contiguous() for tensor in tensors
+        )
         if not plain or items.numel() == 0:
             return None
-        largest = given[0].abs().amax(1).clamp(min=1e-30)
-        table = (given[0] * (_LARGEST / largest)[:, None]).round_().to(torch.int16)
+        largest = tensors[0].abs().amax(1).clamp(min=1e-30)
+        table = (tensors[0] * (_LARGEST / largest)[:, None]).round_().to(torch.int16)
         blocks = functional.pad(table, (0, 0, 0, -len(table) % _BLOCK)).view(-1, _BLOCK, table.shape[1])
-        return cls(blocks.transpose(1, 2).contiguous(), factors * (largest / _LARGEST), bias, given[0], factors)
+        return cls(blocks.transpose(1, 2).contiguous(), factors * (largest / _LARGEST), bias, tensors[0], factors)
 
     def scores(self, queries: Tensor, first: int) -> Tensor:
         """Return the scores of all ids, (queries, ids); ids before ``first`` are at -inf.
@@ -184,7 +186,7 @@ class _ItemVectors(nn.Module):
     weight: Tensor
     """(ids, dim)."""
     sparse: bool
-    """Whether gradients hold only the rows that were looked up."""
+    """True if gradients hold only the rows that were looked up."""
     padding_idx: int | None = None
     """The id whose row gets no gradient, if there is one."""
     _short: DerivedCache[ShortItems | None]
@@ -299,7 +301,8 @@ class ItemLayer(_ItemVectors, nn.Linear):
 
     def __init__(self, dim: int, num_ids: int, negatives: int | None = None, *, cosine: bool = False) -> None:
         super().__init__(dim, num_ids)
-        self.negatives, self.sparse = negatives, negatives is not None
+        self.negatives = negatives
+        self.sparse = negatives is not None
         self.cosine = cosine
         self._short = DerivedCache(self._shortened)
         if negatives is not None:

@@ -73,14 +73,14 @@ class Bounded(TorchFunctionMode):
         Raises:
             ValueError: the tensor would be too large.
         """
-        named = kwargs or {}
+        keywords = kwargs or {}
         if getattr(func, "__name__", "") in _FACTORIES:
-            sizes = [*args, named.get("size", 1)]
-            flat = [size for part in sizes for size in (part if isinstance(part, Sequence) else [part])]
+            sizes = [*args, keywords.get("size", 1)]
+            flat = [size for entry in sizes for size in (entry if isinstance(entry, Sequence) else [entry])]
             numbers = math.prod(max(size, 1) for size in flat if isinstance(size, int))
             if numbers > self.largest:
                 raise ValueError(f"a tensor of {numbers:.3g} numbers does not fit the tables of the folder")
-        return func(*args, **named)
+        return func(*args, **keywords)
 
 
 def require_shapes(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
@@ -96,8 +96,8 @@ def require_shapes(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
     expected = module.state_dict()
     if different := sorted(expected.keys() ^ tensors.keys()):
         raise ValueError(f"tensor {different[0]} is {'missing' if different[0] in expected else 'not known'}")
-    for name, wanted in expected.items():
-        require_table(name, tensors[name], wanted.dtype, wanted.shape)
+    for name, table in expected.items():
+        require_table(name, tensors[name], table.dtype, table.shape)
 
 
 def assign_tensors(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
@@ -112,6 +112,6 @@ def assign_tensors(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
     """
     require_shapes(module, tensors)
     module.load_state_dict(dict(tensors), assign=True)
-    for name, part in module.named_modules():
-        if isinstance(part, Validated):
-            part.validate(name or type(module).__name__)
+    for name, submodule in module.named_modules():
+        if isinstance(submodule, Validated):
+            submodule.validate(name or type(module).__name__)

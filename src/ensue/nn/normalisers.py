@@ -26,7 +26,8 @@ from ensue.errors import SettingError
 from ensue.nn.attention import masked_softmax
 from ensue.nn.autograd import Context, apply
 
-LEAST, MOST = 1.01, 2.0
+MIN_ALPHA = 1.01
+MAX_ALPHA = 2.0
 """Range of learned alphas; below it, closer to softmax, no weight is ever 0 in float32."""
 _FLATTEST = 1e-6  # the least alpha - 1 that is computed with: the weights differ from softmax by less than rounding
 _FLAT = 1e-2  # up to here the gradient in alpha needs a series in float32
@@ -87,7 +88,7 @@ def sparsemax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
 
 
 class Alphas(nn.Module):
-    """One learned alpha a head: 1 + sigmoid of a free number, kept within ``LEAST`` and ``MOST``.
+    """One learned alpha a head: 1 + sigmoid of a free number, kept within ``MIN_ALPHA`` and ``MAX_ALPHA``.
 
     A free alpha drifts below 1, where there is no such function. At the ends, where the sigmoid would stick, its
     gradient is let through.
@@ -104,7 +105,7 @@ class Alphas(nn.Module):
     def forward(self) -> Tensor:
         """(heads,)."""
         alphas = 1 + self.raw.sigmoid()
-        return alphas + (alphas.clamp(LEAST, MOST) - alphas).detach()
+        return alphas + (alphas.clamp(MIN_ALPHA, MAX_ALPHA) - alphas).detach()
 
 
 class _Cases(Context, Protocol):
@@ -128,7 +129,8 @@ class _CompiledEntmax(torch.autograd.Function):
     def backward(ctx: _Cases, grad: Tensor) -> tuple[Tensor | None, ...]:
         weights = ctx.saved_tensors[0]
         alpha = ctx.alpha if ctx.alpha is not None else ctx.saved_tensors[1]
-        to_scores, to_alpha = torch.empty_like(weights), None
+        to_scores = torch.empty_like(weights)
+        to_alpha = None
         if isinstance(alpha, Tensor) and ctx.needs_input_grad[1]:
             to_alpha = weights.new_zeros(*weights.shape[:-1], 1)
         _call_entmax(weights, grad, alpha, to_scores, to_alpha, backward=True)

@@ -62,14 +62,15 @@ class Max(nn.Module):
     def __init__(self, dim: int) -> None:
         super().__init__()
         self.width = dim
-        self.before, self.after = nn.LayerNorm(dim), nn.LayerNorm(dim)
+        self.before = nn.LayerNorm(dim)
+        self.after = nn.LayerNorm(dim)
 
     def forward(self, vectors: Tensor, mask: Tensor) -> Pooled:
         """(batch, words, dim) vectors and (batch, words) bool, words at least 1."""
         words = self.before(vectors)
         hidden = words.masked_fill(~mask[..., None], torch.finfo(words.dtype).min)
-        vector, places = hidden.masked_fill(~mask.any(-1)[:, None, None], 0.0).max(1)
-        weights = torch.zeros_like(hidden[..., 0]).scatter_add_(1, places, torch.ones_like(vector)) / self.width
+        vector, positions = hidden.masked_fill(~mask.any(-1)[:, None, None], 0.0).max(1)
+        weights = torch.zeros_like(hidden[..., 0]).scatter_add_(1, positions, torch.ones_like(vector)) / self.width
         return Pooled(_normalize(self.after, vector, mask), weights * mask)
 
 
@@ -79,7 +80,8 @@ class Mean(nn.Module):
     def __init__(self, dim: int) -> None:
         super().__init__()
         self.width = dim
-        self.before, self.after = nn.LayerNorm(dim), nn.LayerNorm(dim)
+        self.before = nn.LayerNorm(dim)
+        self.after = nn.LayerNorm(dim)
 
     def forward(self, vectors: Tensor, mask: Tensor) -> Pooled:
         """(batch, words, dim) vectors and (batch, words) bool."""
@@ -98,8 +100,10 @@ class SelfAttention(nn.Module):
     def __init__(self, dim: int, *, score_dim: int = 50) -> None:
         super().__init__()
         self.width = dim
-        self.before, self.after = nn.LayerNorm(dim), nn.LayerNorm(dim)
-        self.hidden, self.query = nn.Linear(dim, score_dim), nn.Parameter(torch.empty(score_dim))
+        self.before = nn.LayerNorm(dim)
+        self.after = nn.LayerNorm(dim)
+        self.hidden = nn.Linear(dim, score_dim)
+        self.query = nn.Parameter(torch.empty(score_dim))
         nn.init.xavier_uniform_(self.hidden.weight)
         nn.init.zeros_(self.hidden.bias)
         nn.init.xavier_uniform_(self.query[None])
@@ -126,9 +130,12 @@ class DynamicRouting(nn.Module):
 
     def __init__(self, dim: int, *, reverse: bool = False, capsules: int = 5, iterations: int = 3) -> None:
         super().__init__()
-        self.reverse, self.capsules, self.iterations = reverse, capsules, iterations
+        self.reverse = reverse
+        self.capsules = capsules
+        self.iterations = iterations
         self.width = capsules * dim
-        self.before, self.after = nn.LayerNorm(dim), nn.LayerNorm(self.width)
+        self.before = nn.LayerNorm(dim)
+        self.after = nn.LayerNorm(self.width)
         self.offer = nn.Linear(dim, self.width)
         nn.init.xavier_uniform_(self.offer.weight)
         nn.init.zeros_(self.offer.bias)
@@ -180,8 +187,10 @@ class Centrality(nn.Module):
         super().__init__()
         if score not in ("additive", "bilinear"):
             raise SettingError(f"score is {score!r}; it must be additive or bilinear")
-        self.width, self.method = dim, method
-        self.before, self.after = nn.LayerNorm(dim), nn.LayerNorm(dim)
+        self.width = dim
+        self.method = method
+        self.before = nn.LayerNorm(dim)
+        self.after = nn.LayerNorm(dim)
         self.score = (AdditiveScores if score == "additive" else BilinearScores)(dim, score_dim)
 
     def forward(self, vectors: Tensor, mask: Tensor) -> Pooled:
@@ -192,7 +201,8 @@ class Centrality(nn.Module):
 
 
 def _compiled_word_graph(scores: Tensor, mask: Tensor, method: Method) -> tuple[Tensor, Tensor]:
-    weights, graph = scores.new_empty(mask.shape), torch.empty_like(scores, memory_format=torch.contiguous_format)
+    weights = scores.new_empty(mask.shape)
+    graph = torch.empty_like(scores, memory_format=torch.contiguous_format)
     kernels.call(
         "word_graphs", lengths=mask.sum(1), scores=scores.contiguous(), weights=weights, graph=graph,
         threads=torch.get_num_threads(),

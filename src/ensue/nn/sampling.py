@@ -55,22 +55,27 @@ def linear_cross_entropy(
 class _LinearCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Context, hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, first: int) -> Tensor:
-        num_targets, learning = len(targets), any(ctx.needs_input_grad)
-        total, choices, wanted = hidden.new_zeros(()), weight[first:], targets - first
+        num_targets = len(targets)
+        learning = any(ctx.needs_input_grad)
+        total = hidden.new_zeros(())
+        choices = weight[first:]
+        target_columns = targets - first
         grads = [torch.empty_like(tensor) for tensor in (hidden, weight, bias)] if learning else []
         rows = max(1, min(max(ROWS, CACHED // len(choices)), BLOCK // len(choices)))
         block = hidden.new_empty(min(rows, num_targets), len(choices))
         for low in range(0, num_targets, rows):
-            part = hidden[low : low + rows]
-            errors = torch.mm(part, choices.T, out=block[: len(part)])
-            sums, losses = softmax_errors(errors, bias[first:], wanted[low : low + rows])
+            chunk = hidden[low : low + rows]
+            errors = torch.mm(chunk, choices.T, out=block[: len(chunk)])
+            sums, losses = softmax_errors(errors, bias[first:], target_columns[low : low + rows])
             total += losses.sum()
             if learning:  # what the sums divide is done to the narrow side of each product
-                each = (1 / (sums * num_targets))[:, None]
-                torch.mm(errors, choices, out=grads[0][low : low + rows]).mul_(each)
-                weight_grad, bias_grad, more = grads[1][first:], grads[2][first:], float(low > 0)
-                torch.addmm(weight_grad, errors.T, part * each, beta=more, out=weight_grad)
-                torch.addmv(bias_grad, errors.T, each[:, 0], beta=more, out=bias_grad)
+                scales = (1 / (sums * num_targets))[:, None]
+                torch.mm(errors, choices, out=grads[0][low : low + rows]).mul_(scales)
+                weight_grad = grads[1][first:]
+                bias_grad = grads[2][first:]
+                beta = float(low > 0)
+                torch.addmm(weight_grad, errors.T, chunk * scales, beta=beta, out=weight_grad)
+                torch.addmv(bias_grad, errors.T, scales[:, 0], beta=beta, out=bias_grad)
         for grad in grads[1:]:
             grad[:first] = 0.0
         ctx.save_for_backward(*grads)
@@ -115,7 +120,7 @@ def softmax_errors(scores: Tensor, bias: Tensor, wanted: Tensor) -> tuple[Tensor
     return sums, sums.log() + top[:, 0] - target_scores
 
 
-Places = npt.NDArray[np.int64]
+Indices = npt.NDArray[np.int64]
 
 POWER = 0.5
 """Ids are drawn by their count to this power, unless told otherwise."""
@@ -155,13 +160,15 @@ class Sampler(nn.Module):
 
     def draw(self, *shape: int) -> Tensor:
         """Ids of the given shape; with one axis they are a batch's, and the same on ranks that draw together."""
-        ends, generator = self._read()[1], self._together if len(shape) == 1 else None
+        ends = self._read()[1]
+        generator = self._together if len(shape) == 1 else None
         uniform = torch.rand(shape, dtype=torch.float64, device=self.totals.device, generator=generator)
         return torch.searchsorted(ends, uniform * ends[-1], right=True).clamp(max=len(ends) - 1)
 
     def _read(self) -> tuple[Tensor, Tensor]:
         """Return the (ids,) probabilities and their running sum, computed again only when the counts have changed."""
-        cached, totals = self._cached, self.totals
+        cached = self._cached
+        totals = self.totals
         if cached is None or cached[0] is not totals or cached[1] != totals._version:
             raised = totals.pow(self.power)
             raised[:FIRST] = 0
@@ -209,47 +216,54 @@ def sampled_cross_entropy(
     """
     num_ids = len(sampler.totals)
     if num_ids - FIRST <= drawn:
-        every = torch.arange(FIRST, num_ids, device=hidden.device)
-        return functional.cross_entropy(hidden @ items(every).T, targets - FIRST)
+        all_ids = torch.arange(FIRST, num_ids, device=hidden.device)
+        return functional.cross_entropy(hidden @ items(all_ids).T, targets - FIRST)
     negatives = sampler.draw(drawn)
     expected = (sampler.shares()[negatives] * drawn).log()
     if not hidden.is_cuda and len(targets) * drawn >= WORTH:
         return apply(_SampledCrossEntropy, hidden, items(targets), items(negatives), expected, targets, negatives)
-    own = (hidden * items(targets)).sum(1, keepdim=True)
-    others = torch.addmm(-expected, hidden, items(negatives).T)
-    others = others.masked_fill(negatives == targets[:, None], -torch.inf)
-    loss: Tensor = (torch.cat([own, others], dim=1).logsumexp(1) - own[:, 0]).mean()
+    target_scores = (hidden * items(targets)).sum(1, keepdim=True)
+    negative_scores = torch.addmm(-expected, hidden, items(negatives).T)
+    negative_scores = negative_scores.masked_fill(negatives == targets[:, None], -torch.inf)
+    loss: Tensor = (torch.cat([target_scores, negative_scores], dim=1).logsumexp(1) - target_scores[:, 0]).mean()
     return loss
 
 
 class _SampledCrossEntropy(torch.autograd.Function):
-    """The same in blocks of rows, whose gradients are taken at once: fifteen passes over all scores are five."""
+    """Sampled cross-entropy in blocks of rows with their gradients: five passes over all scores in place of 15."""
 
     @staticmethod
     def forward(
-        ctx: Context, hidden: Tensor, own: Tensor, others: Tensor, expected: Tensor, targets: Tensor, negatives: Tensor
+        ctx: Context,
+        hidden: Tensor,
+        target_vectors: Tensor,
+        negative_vectors: Tensor,
+        expected: Tensor,
+        targets: Tensor,
+        negatives: Tensor,
     ) -> Tensor:
-        num_targets, total = len(targets), hidden.new_zeros(())
-        grads = torch.empty_like(hidden), torch.empty_like(own), torch.zeros_like(others)
+        num_targets = len(targets)
+        total = hidden.new_zeros(())
+        grads = torch.empty_like(hidden), torch.empty_like(target_vectors), torch.zeros_like(negative_vectors)
         row, column = _equal_pairs(targets, negatives)
         size = max(1, BLOCK // len(negatives))
         for low in range(0, num_targets, size):
-            part = slice(low, low + size)
-            scores, here = (
-                torch.addmm(-expected, hidden[part], others.T),
-                slice(*np.searchsorted(row, (low, low + size))),
-            )
-            scores[torch.from_numpy(row[here] - low), torch.from_numpy(column[here])] = -torch.inf
-            wanted = (hidden[part] * own[part]).sum(1, keepdim=True)
-            top = torch.maximum(scores.amax(1, keepdim=True), wanted)
-            shares, share = scores.sub_(top).exp_(), (wanted - top).exp_()
-            sums = shares.sum(1, keepdim=True).add_(share)
-            total += (sums.log() + top - wanted).sum()
-            each = 1 / (sums * num_targets)  # done to the narrow side of each product
-            error = share * each - 1 / num_targets
-            torch.mm(shares, others, out=grads[0][part]).mul_(each).addcmul_(error, own[part])
-            torch.mul(hidden[part], error, out=grads[1][part])
-            grads[2].addmm_(shares.T, hidden[part] * each)
+            chunk = slice(low, low + size)
+            scores = torch.addmm(-expected, hidden[chunk], negative_vectors.T)
+            pairs = slice(*np.searchsorted(row, (low, low + size)))
+            scores[torch.from_numpy(row[pairs] - low), torch.from_numpy(column[pairs])] = -torch.inf
+            target_scores = (hidden[chunk] * target_vectors[chunk]).sum(1, keepdim=True)
+            top = torch.maximum(scores.amax(1, keepdim=True), target_scores)
+            exponentials = scores.sub_(top).exp_()
+            target_exponentials = (target_scores - top).exp_()
+            sums = exponentials.sum(1, keepdim=True).add_(target_exponentials)
+            total += (sums.log() + top - target_scores).sum()
+            scales = 1 / (sums * num_targets)  # done to the narrow side of each product
+            error = target_exponentials * scales - 1 / num_targets
+            hidden_grad = torch.mm(exponentials, negative_vectors, out=grads[0][chunk]).mul_(scales)
+            hidden_grad.addcmul_(error, target_vectors[chunk])
+            torch.mul(hidden[chunk], error, out=grads[1][chunk])
+            grads[2].addmm_(exponentials.T, hidden[chunk] * scales)
         ctx.save_for_backward(*grads)
         return total / num_targets
 
@@ -259,15 +273,16 @@ class _SampledCrossEntropy(torch.autograd.Function):
         return (*(saved.mul(grad) for saved in ctx.saved_tensors), None, None, None)
 
 
-def _equal_pairs(targets: Tensor, negatives: Tensor) -> tuple[Places, Places]:
+def _equal_pairs(targets: Tensor, negatives: Tensor) -> tuple[Indices, Indices]:
     """(pairs,) rows, rising, and columns of every negative that is a row's own target."""
-    drawn, wanted = negatives.numpy(), targets.numpy()
-    order = drawn.argsort()
-    low, high = (drawn.searchsorted(wanted, side, order) for side in ("left", "right"))
+    negative_ids = negatives.numpy()
+    target_ids = targets.numpy()
+    order = negative_ids.argsort()
+    low, high = (negative_ids.searchsorted(target_ids, side, order) for side in ("left", "right"))
     lengths = high - low
-    row = np.repeat(np.arange(len(wanted)), lengths)
-    before = lengths.cumsum() - lengths
-    return row, order[low[row] + np.arange(len(row)) - before[row]]
+    row = np.repeat(np.arange(len(target_ids)), lengths)
+    offsets = lengths.cumsum() - lengths
+    return row, order[low[row] + np.arange(len(row)) - offsets[row]]
 
 
 def draw_unseen(sessions: Tensor, num_ids: int, drawn: int = PAIRS) -> Tensor:
@@ -289,12 +304,12 @@ def draw_unseen(sessions: Tensor, num_ids: int, drawn: int = PAIRS) -> Tensor:
     distinct = (ids >= FIRST) & ~repeated
     count = distinct.cumsum(1)
     # Unseen ids below each distinct seen one, rising; other places are above every number that can be drawn.
-    below = torch.where(distinct, ids - FIRST - (count - 1), num_ids).sort(dim=1).values
-    left = num_ids - FIRST - count[:, -1:]
+    num_below = torch.where(distinct, ids - FIRST - (count - 1), num_ids).sort(dim=1).values
+    num_unseen = num_ids - FIRST - count[:, -1:]
     uniform = torch.rand(len(sessions), drawn, dtype=torch.float64, device=sessions.device)
-    number = (uniform * left).long()
-    unseen = number + FIRST + torch.searchsorted(below, number, right=True)
-    return torch.where(left > 0, unseen, PADDING)
+    number = (uniform * num_unseen).long()
+    unseen = number + FIRST + torch.searchsorted(num_below, number, right=True)
+    return torch.where(num_unseen > 0, unseen, PADDING)
 
 
 def pairwise_loss(
@@ -310,8 +325,8 @@ def pairwise_loss(
             itself are left out.
     """
     vectors = rows(negatives)
-    others = queries @ vectors.T if negatives.dim() == 1 else (vectors @ queries[:, :, None])[:, :, 0]
-    return _mean_loss((queries * rows(targets)).sum(1, keepdim=True) - others, _pairs(targets, negatives))
+    negative_scores = queries @ vectors.T if negatives.dim() == 1 else (vectors @ queries[:, :, None])[:, :, 0]
+    return _mean_loss((queries * rows(targets)).sum(1, keepdim=True) - negative_scores, _pairs(targets, negatives))
 
 
 def pairwise_softmax_loss(
@@ -326,9 +341,9 @@ def pairwise_softmax_loss(
         negatives: (targets, drawn) ids for each target; pairs with padding are left out.
     """
     probabilities = (queries @ rows(slice(FIRST, None)).T).softmax(dim=1)
-    others = probabilities.gather(1, (negatives - FIRST).clamp(min=0))
-    target = probabilities.gather(1, targets[:, None] - FIRST)
-    return _mean_loss(target - others, _pairs(targets, negatives))
+    negative_probabilities = probabilities.gather(1, (negatives - FIRST).clamp(min=0))
+    target_probabilities = probabilities.gather(1, targets[:, None] - FIRST)
+    return _mean_loss(target_probabilities - negative_probabilities, _pairs(targets, negatives))
 
 
 def _pairs(targets: Tensor, negatives: Tensor) -> Tensor:

@@ -24,9 +24,9 @@ from ensue.nn.dropout import Dropout
 @lru_cache(maxsize=64)
 def _table(length: int, dim: int, dtype: torch.dtype, device: torch.device) -> Tensor:
     with torch.inference_mode(False):  # it is kept, and may meet a gradient later
-        places = torch.arange(length, dtype=torch.float64, device=device)[:, None]
+        positions = torch.arange(length, dtype=torch.float64, device=device)[:, None]
         pairs = torch.arange(0, dim, 2, dtype=torch.float64, device=device)
-        angles = places * torch.exp(-math.log(10_000.0) * pairs / dim)
+        angles = positions * torch.exp(-math.log(10_000.0) * pairs / dim)
         return torch.stack([angles.sin(), angles.cos()], dim=2).flatten(1)[:, :dim].to(dtype)
 
 
@@ -79,26 +79,30 @@ class Attention(nn.Module):
 
     def __init__(self, dim: int, heads: int) -> None:
         super().__init__()
-        self.dim, self.heads = dim, heads
-        self.inward, self.outward = nn.Linear(dim, 3 * dim), nn.Linear(dim, dim)  # W_Q over W_K over W_V; W_O
+        self.dim = dim
+        self.heads = heads
+        self.inward = nn.Linear(dim, 3 * dim)  # W_Q over W_K over W_V
+        self.outward = nn.Linear(dim, dim)  # W_O
         nn.init.xavier_uniform_(self.inward.weight)
         for layer in (self.inward, self.outward):
             nn.init.zeros_(layer.bias)
 
     def project(self, items: Tensor, rows: PackedRows) -> tuple[Tensor, Tensor]:
         """Queries (rows, heads, length, dim / heads), and keys beside values (rows, 2, heads, length, dim / heads)."""
-        every = self._split(rows.pad(self.inward(items)))
-        return every[:, 0], every[:, 1:]
+        projections = self._split(rows.pad(self.inward(items)))
+        return projections[:, 0], projections[:, 1:]
 
     def queries(self, items: Tensor, rows: PackedRows, sources: int) -> Tensor:
         """(items, dim) to (sources, heads, rows / sources x length, dim / heads): rows side by side share a source."""
-        weight, bias = self.inward.weight[: self.dim], self.inward.bias[: self.dim]
+        weight = self.inward.weight[: self.dim]
+        bias = self.inward.bias[: self.dim]
         padded = rows.pad(functional.linear(items, weight, bias))
         return self._split(padded.view(sources, rows.rows // max(1, sources) * rows.length, self.dim))[:, 0]
 
     def keys_values(self, items: Tensor, rows: PackedRows) -> Tensor:
         """(items, dim) to (rows, 2, heads, length, dim / heads)."""
-        weight, bias = self.inward.weight[self.dim :], self.inward.bias[self.dim :]
+        weight = self.inward.weight[self.dim :]
+        bias = self.inward.bias[self.dim :]
         return self._split(rows.pad(functional.linear(items, weight, bias)))
 
     def mix(self, queries: Tensor, keys_values: Tensor, mask: Tensor | None, rows: PackedRows) -> Tensor:
@@ -114,8 +118,8 @@ class Attention(nn.Module):
 
     def _split(self, padded: Tensor) -> Tensor:
         rows, length, width = padded.shape
-        parts = padded.view(rows, length, width // self.dim, self.heads, self.dim // self.heads)
-        return parts.permute(0, 2, 3, 1, 4)
+        heads = padded.view(rows, length, width // self.dim, self.heads, self.dim // self.heads)
+        return heads.permute(0, 2, 3, 1, 4)
 
     def _join(self, heads: Tensor, rows: PackedRows) -> Tensor:
         return cast(Tensor, self.outward(rows.pack(heads.transpose(1, 2).flatten(2))))
@@ -131,7 +135,8 @@ class FeedForward(nn.Module):
 
     def __init__(self, dim: int, wide: int) -> None:
         super().__init__()
-        self.wide, self.narrow = nn.Linear(dim, wide), nn.Linear(wide, dim)
+        self.wide = nn.Linear(dim, wide)
+        self.narrow = nn.Linear(wide, dim)
 
     def forward(self, items: Tensor) -> Tensor:
         """(…, dim) to (…, dim)."""
@@ -150,8 +155,10 @@ class EncoderLayer(nn.Module):
 
     def __init__(self, dim: int, heads: int, wide: int, dropout: float) -> None:
         super().__init__()
-        self.attention, self.feed = Attention(dim, heads), FeedForward(dim, wide)
-        self.attended, self.fed = nn.LayerNorm(dim), nn.LayerNorm(dim)
+        self.attention = Attention(dim, heads)
+        self.feed = FeedForward(dim, wide)
+        self.attended = nn.LayerNorm(dim)
+        self.fed = nn.LayerNorm(dim)
         self.drop = Dropout(dropout)
 
     def forward(self, items: Tensor, rows: PackedRows, mask: Tensor) -> Tensor:
@@ -190,8 +197,12 @@ class DecoderLayer(nn.Module):
 
     def __init__(self, dim: int, heads: int, wide: int, dropout: float) -> None:
         super().__init__()
-        self.own, self.other, self.feed = Attention(dim, heads), Attention(dim, heads), FeedForward(dim, wide)
-        self.written, self.read, self.fed = nn.LayerNorm(dim), nn.LayerNorm(dim), nn.LayerNorm(dim)
+        self.own = Attention(dim, heads)
+        self.other = Attention(dim, heads)
+        self.feed = FeedForward(dim, wide)
+        self.written = nn.LayerNorm(dim)
+        self.read = nn.LayerNorm(dim)
+        self.fed = nn.LayerNorm(dim)
         self.drop = Dropout(dropout)
 
     def forward(
@@ -225,7 +236,8 @@ class DecoderLayer(nn.Module):
         elif rows.length > 1:
             seen = band(written.shape[3], reach=None, own=True, device=items.device)[-rows.length :]
         items = self.written(items + self.drop(self.own.mix(queries, written, seen, rows)))
-        queries, weights = self.other.queries(items, rows, len(memory)), None
+        queries = self.other.queries(items, rows, len(memory))
+        weights = None
         if weigh:
             mixed, weights = self.other.weigh(queries, memory, mask[:, None, None], rows)
         else:

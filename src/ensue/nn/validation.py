@@ -45,11 +45,11 @@ def require_table(name: str, table: Table, dtype: Hashable, shape: Sequence[int 
         ValueError: another type, another number of dimensions, or another size.
     """
     sizes = tuple(table.shape)
-    fits = len(sizes) == len(shape) and all(wanted in (None, size) for wanted, size in zip(shape, sizes, strict=True))
+    fits = len(sizes) == len(shape) and all(limit in (None, size) for limit, size in zip(shape, sizes, strict=True))
     if dtype_name(table.dtype) != dtype_name(dtype) or not fits:
-        wanted = ", ".join("any" if size is None else str(size) for size in shape)
+        expected = ", ".join("any" if size is None else str(size) for size in shape)
         raise ValueError(
-            f"{name} is {dtype_name(table.dtype)} of shape {sizes}, not {dtype_name(dtype)} of shape ({wanted})"
+            f"{name} is {dtype_name(table.dtype)} of shape {sizes}, not {dtype_name(dtype)} of shape ({expected})"
         )
 
 

@@ -58,7 +58,8 @@ class BilinearScores(nn.Module):
 
     def __init__(self, dim: int, score_dim: int) -> None:
         super().__init__()
-        self.sides, self.scale = _sides(dim, score_dim), score_dim**-0.5
+        self.sides = _sides(dim, score_dim)
+        self.scale = score_dim**-0.5
 
     def forward(self, words: Tensor, mask: Tensor) -> Tensor:
         """(batch, words, dim), (batch, words) to (batch, words, words) scores; those of padding mean nothing."""
@@ -69,19 +70,22 @@ class BilinearScores(nn.Module):
 def _sides(dim: int, score_dim: int) -> nn.Linear:
     """W_r and b_r on top of W_l and b_l: two projections of a word in one product, each with Glorot's start."""
     layer = nn.Linear(dim, 2 * score_dim)
-    for part in layer.weight.chunk(2):
-        nn.init.xavier_uniform_(part)
+    for weight in layer.weight.chunk(2):
+        nn.init.xavier_uniform_(weight)
     nn.init.zeros_(layer.bias)
     return layer
 
 
 def _compiled_additive_scores(receiving: Tensor, giving: Tensor, vector: Tensor, mask: Tensor) -> Tensor:
     """Compute :func:`additive_scores`; ``NotImplemented`` where exp(2 x) of a number is too large."""
-    (batch, words, dim), step = receiving.shape, receiving.stride(1)
+    batch, words, dim = receiving.shape
+    step = receiving.stride(1)
     if receiving.shape != giving.shape:
         raise ValueError(f"giving has the shape {tuple(giving.shape)}, not {tuple(receiving.shape)}")
     if not receiving.stride() == giving.stride() == (words * step, step, 1):
-        receiving, giving, step = receiving.contiguous(), giving.contiguous(), dim
+        receiving = receiving.contiguous()
+        giving = giving.contiguous()
+        step = dim
     scores = receiving.new_zeros(batch, words, words)
     too_large = kernels.call(
         "pair_scores", receiving=receiving.data_ptr(), giving=giving.data_ptr(), vector=vector.contiguous(), dim=dim,
@@ -140,29 +144,32 @@ class _Blocks(Context, Protocol):
 class _PairScores(torch.autograd.Function):
     @staticmethod
     def forward(ctx: _Blocks, receiving: Tensor, giving: Tensor, vector: Tensor, mask: Tensor) -> Tensor:
-        places = torch.arange(1, mask.shape[1] + 1, device=mask.device)
-        lengths, falling = (mask * places).amax(1).sort(descending=True, stable=True)
+        positions = torch.arange(1, mask.shape[1] + 1, device=mask.device)
+        lengths, falling = (mask * positions).amax(1).sort(descending=True, stable=True)
         order = falling if (falling.diff() < 0).any() else None
         ctx.blocks = list(_blocks(lengths.tolist(), len(vector), GPU_BLOCK if mask.is_cuda else BLOCK))
         ctx.save_for_backward(receiving, giving, vector, order)
-        scores, doubled = receiving.new_zeros(*mask.shape, len(places)), -2 * vector
-        parts = _parts(ctx.blocks, *_sorted(order, receiving, giving))
-        for (texts, rows, length), part in zip(ctx.blocks, parts, strict=True):
-            scores[texts, rows, :length] = part.sub_(0.5) @ doubled  # 1/2 goes first: a smaller sum rounds less
+        scores = receiving.new_zeros(*mask.shape, len(positions))
+        doubled = -2 * vector
+        blocks = _sigmoids(ctx.blocks, *_sorted(order, receiving, giving))
+        for (texts, rows, length), sigmoids in zip(ctx.blocks, blocks, strict=True):
+            scores[texts, rows, :length] = sigmoids.sub_(0.5) @ doubled  # 1/2 goes first: a smaller sum rounds less
         return scores if order is None else scores[order.argsort()]
 
     @staticmethod
     @once_differentiable
     def backward(ctx: _Blocks, grad: Tensor) -> tuple[Tensor | None, ...]:
         receiving, giving, vector, order = ctx.saved_tensors
-        (errors,), to_vector = _sorted(order, grad), torch.zeros_like(vector)
-        to_receiving, to_giving = torch.zeros_like(receiving), torch.zeros_like(giving)
-        parts = _parts(ctx.blocks, *_sorted(order, receiving, giving))
-        for (texts, rows, length), part in zip(ctx.blocks, parts, strict=True):
+        (errors,) = _sorted(order, grad)
+        to_vector = torch.zeros_like(vector)
+        to_receiving = torch.zeros_like(receiving)
+        to_giving = torch.zeros_like(giving)
+        blocks = _sigmoids(ctx.blocks, *_sorted(order, receiving, giving))
+        for (texts, rows, length), sigmoids in zip(ctx.blocks, blocks, strict=True):
             error = errors[texts, rows, :length, None]
-            falls = part * error
+            falls = sigmoids * error
             to_vector += falls.sum((0, 1, 2))
-            slopes = falls.addcmul_(falls, part, value=-1)  # error r (1 - r)
+            slopes = falls.addcmul_(falls, sigmoids, value=-1)  # error r (1 - r)
             to_receiving[texts, rows] += slopes.sum(2)
             to_giving[texts, :length] += slopes.sum(1)
         sides = _sorted(None if order is None else order.argsort(), to_receiving, to_giving)
@@ -175,12 +182,16 @@ def _sorted(order: Tensor | None, *rows: Tensor) -> tuple[Tensor, ...]:
     return rows if order is None else tuple(tensor[order] for tensor in rows)
 
 
-def _parts(blocks: list[_Block], receiving: Tensor, giving: Tensor) -> Iterator[Tensor]:
+def _sigmoids(blocks: list[_Block], receiving: Tensor, giving: Tensor) -> Iterator[Tensor]:
     """For each block the (texts, rows, length, dim) numbers r = 1 / (1 + exp(2 (receiving_i + giving_j)))."""
     product = max(receiving.abs().max().item(), giving.abs().max().item()) <= _LARGEST
-    receiving, giving = 2 * receiving[:, :, None], 2 * giving[:, None]
+    receiving = 2 * receiving[:, :, None]
+    giving = 2 * giving[:, None]
     if product:
-        receiving, giving, one = receiving.exp_(), giving.exp_(), receiving.new_ones(())
+        receiving = receiving.exp_()
+        giving = giving.exp_()
+        unit = receiving.new_ones(())
     for texts, rows, length in blocks:
-        row, column = receiving[texts, rows], giving[texts, :, :length]
-        yield torch.addcmul(one, row, column).reciprocal_() if product else (-row - column).sigmoid_()
+        row = receiving[texts, rows]
+        column = giving[texts, :, :length]
+        yield torch.addcmul(unit, row, column).reciprocal_() if product else (-row - column).sigmoid_()

@@ -20,7 +20,8 @@ import numpy.typing as npt
 from ensue.metrics import Floats
 
 Mask = npt.NDArray[np.bool_]
-MAX_STEPS, MAX_HALVINGS = 50, 30
+MAX_STEPS = 50
+MAX_HALVINGS = 30
 TOLERANCE = 1e-9
 """Relative decrease of the loss below which Newton's method has converged."""
 DAMPING = 1e-12
@@ -92,7 +93,8 @@ def fit_weights(
         bound = np.zeros(len(index)) if non_negative is None else np.where(non_negative[index], weights, 0.0)
         if bound.min() >= 0:
             break
-        index, weights = np.delete(index, bound.argmin()), np.delete(weights, bound.argmin())
+        index = np.delete(index, bound.argmin())
+        weights = np.delete(weights, bound.argmin())
     fitted = np.zeros(len(mean))
     fitted[index] = weights
     return fitted
@@ -123,7 +125,8 @@ def minimise(
         else:
             return weights
         decrease = current - new
-        weights, current = weights + step, new
+        weights = weights + step
+        current = new
         if decrease <= tolerance * abs(current):
             break
     return weights
@@ -133,7 +136,9 @@ class _Objective:
     """The loss of weights over sets of candidates, and Newton's step from the weights that were evaluated last."""
 
     def __init__(self, sets: Sequence[Candidates], mean: Floats, precision: Floats) -> None:
-        self.sets, self.mean, self.precision = sets, mean, precision
+        self.sets = sets
+        self.mean = mean
+        self.precision = precision
         self.probabilities: list[tuple[Floats, Floats]] = []
 
     def loss(self, weights: Floats) -> float:
@@ -148,7 +153,8 @@ class _Objective:
 
     def newton_step(self, weights: Floats) -> Floats:
         """Return the step to the minimum of the quadratic approximation."""
-        gradient, curvature = self.precision * (weights - self.mean), np.diag(self.precision)
+        gradient = self.precision * (weights - self.mean)
+        curvature = np.diag(self.precision)
         for candidates, (all_shares, true_shares) in zip(self.sets, self.probabilities, strict=True):
             # Covariance of the features under each target's probabilities, summed over the targets.
             features = candidates.features.reshape(-1, len(weights))

@@ -34,12 +34,12 @@ else:
     loop = lazy("ensue.training.loop")
     optimizers = lazy("ensue.training.optimizer")
 
-MOST = 6
-"""Records."""
+MAX_EXAMPLES = 6
+"""Number of held-out records that a model keeps for the page."""
 EVENTS = 20
-"""Of a history, its latest."""
+"""Number of the latest events of a history that an example shows."""
 CHARACTERS = 600
-"""Of a text; longer ones are passed over."""
+"""Length of a text up to which it may be an example."""
 TRIED = 200
 """Held-out records that are looked at, spread over all of them."""
 MIN_STEPS = 100
@@ -60,29 +60,29 @@ def keep(state: AnyState, num: int, example: Callable[[int], Example | None], *,
     if not state.keeps_examples or not num:
         return
     tried = np.unique(np.linspace(0, num - 1, min(num, TRIED)).astype(np.int64)).tolist()
-    step = max(1, len(tried) // MOST)
+    step = max(1, len(tried) // MAX_EXAMPLES)
     order = (tried[at] for start in range(step) for at in range(start, len(tried), step))
-    found = [*islice((one for one in map(example, order) if one is not None), MOST)]
-    if found:
-        state.metadata.examples = {"learned": learned, "held_out": found}
+    examples = [*islice((record for record in map(example, order) if record is not None), MAX_EXAMPLES)]
+    if examples:
+        state.metadata.examples = {"learned": learned, "held_out": examples}
 
 
 def of_history(record: History) -> Example | None:
     """The latest events before the last one, which is what truly came; ``None`` where nothing stands before it."""
     if len(record.values) < 2:
         return None
-    before = slice(max(0, len(record.values) - 1 - EVENTS), -1)
-    asked: Example = {"values": [*record.values[before]]}
+    window = slice(max(0, len(record.values) - 1 - EVENTS), -1)
+    query: Example = {"values": [*record.values[window]]}
     if record.times:
-        asked["times"] = [*record.times[before]]
-    return {"record": asked, "truth": [record.values[-1]]}
+        query["times"] = [*record.times[window]]
+    return {"record": query, "truth": [record.values[-1]]}
 
 
-def of_texts(asked: Example, texts: Sequence[str], truth: Iterable[str]) -> Example | None:
+def of_texts(query: Example, texts: Sequence[str], truth: Iterable[str]) -> Example | None:
     """A record of texts; ``None`` where they are too long, or say nothing."""
     if not any(text.strip() for text in texts) or sum(map(len, texts)) > CHARACTERS:
         return None
-    return {"record": asked, "truth": [*truth]}
+    return {"record": query, "truth": [*truth]}
 
 
 Data = TypeVar("Data", bound=Sized)
@@ -90,7 +90,8 @@ StateT = TypeVar("StateT", bound=AnyState, contravariant=True)
 
 USED = "used for the final training unless --no-refit"
 """Note on validation data that the final training includes."""
-FIRST_TRAINING, LAST_TRAINING = 0.4, 0.8
+FIRST_TRAINING = 0.4
+LAST_TRAINING = 0.8
 """Fractions of the time that is left for a training that another one on all data follows, and for the last one."""
 NO_TRAINING = Report("update", 1, 1, 1, 1, 0.0, 0.0, stopped=True)
 """Report of an update that trains no network."""
@@ -213,7 +214,8 @@ def train_network(
     if trained.late:
         state.metadata.ended = OUT_OF_TIME
         yield Report(stage, 0, schedule.epochs, 0, 0, 0.0, 0.0, note=OUT_OF_TIME)
-    state.metadata.epochs, state.seconds_an_epoch = trained.best_epoch, trained.seconds_an_epoch
+    state.metadata.epochs = trained.best_epoch
+    state.seconds_an_epoch = trained.seconds_an_epoch
     return trained
 
 
@@ -242,7 +244,8 @@ def race(
     Returns:
         How the training went, and whether the network was behind.
     """
-    rung, behind = 1, False
+    rung = 1
+    behind = False
     while True:
         try:
             report = next(reports)
@@ -264,7 +267,8 @@ def race(
 def train_update(state: AnyState, data: TrainingSource) -> Generator[Report, None, Trained]:
     """Train the network of a state on new data in one pass; the number of the update is in the metadata already."""
     assert state.schedule is not None and state.optimizer is not None
-    schedule, seed = update_schedule(state.schedule, state.optimizer), state.seed + state.metadata.updates
+    schedule = update_schedule(state.schedule, state.optimizer)
+    seed = state.seed + state.metadata.updates
     return loop.train(state.module, data, None, schedule, optimizer=state.optimizer, seed=seed, stage="update")
 
 
@@ -299,7 +303,7 @@ def resize_embeddings(state: AnyState, num_rows: int) -> None:
 
 @dataclass(frozen=True)
 class Forgotten:
-    """What was removed from a model, and what remains.
+    """Summary of what was removed from a model, and what remains.
 
     Attributes:
         removed: (file, kind, count) of everything that came from the person.
@@ -325,7 +329,8 @@ def clear_rows(state: AnyState, ids: npt.NDArray[np.integer], num_rows: int) -> 
     """
     if not is_network(state.model):
         return 0
-    count, rows = 0, torch.from_numpy(ids.astype(np.int64))
+    count = 0
+    rows = torch.from_numpy(ids.astype(np.int64))
     for parameter in state.model.parameters():
         if parameter.dim() and len(parameter) == num_rows:
             parameter.data[rows.to(parameter.device)] = 0
@@ -361,7 +366,8 @@ def remove_hashes(
 
 def remove_words(state: Any, forgotten: Forgotten, ids: npt.NDArray[np.integer]) -> None:
     """Remove words that nobody else used from the tokenizer; their ids stay without a word."""
-    ids, vocabulary = ids[ids >= FIRST], state.tokenizer.vocabulary
+    ids = ids[ids >= FIRST]
+    vocabulary = state.tokenizer.vocabulary
     forgotten.add(TABLES, "words that nobody else used", len(ids))
     state.tokenizer.vocabulary = vocabulary.without(ids.tolist())
     forgotten.add(NETWORK, "rows of words that nobody else used", clear_rows(state, ids, len(vocabulary)))

@@ -40,7 +40,7 @@ else:
     optimizers = lazy("ensue.training.optimizer")
 
 Count = Annotated[int, Field(ge=0, le=2**62)]
-"""How many of something there are."""
+"""A non-negative count that fits 64 bits."""
 
 
 @dataclass(kw_only=True)
@@ -54,17 +54,17 @@ class Metadata:
     epochs: Count = 0
     """Epochs behind the weights."""
     ended: str = ""
-    """How the training ended, where it was cut while it still got better, or where the network was left out."""
+    """End of the training, where it was cut while it still got better, or where the network was left out."""
     updates: Count = 0
-    """Since the fit."""
+    """Number of updates since the fit."""
     version: Annotated[int, Field(ge=1)] | None = None
-    """Of the folder; ``None`` for the first."""
+    """Version of the folder; ``None`` for the first."""
     answered: list[dict[str, Any]] | None = None
     """Digests and answers of the latest updates over HTTP, so that none is learned twice."""
     examples: dict[str, object] | None = None
     """Some held-out records (:mod:`ensue.learning.life`); ``None`` where none are kept."""
     reading: dict[str, object] | None = None
-    """How the training data was read (:class:`ensue.data.schema.DataSchema`); ``None`` where no file was."""
+    """Schema of the training file (:class:`ensue.data.schema.DataSchema`); ``None`` without one."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as ``settings.json`` holds them under "facts", those of the task first."""
@@ -81,7 +81,7 @@ class Metadata:
         return unpack(cls, facts, {}, "facts")
 
 
-Learned = TypeVar("Learned")
+Fitted = TypeVar("Fitted")
 NetworkT = TypeVar("NetworkT")
 _COUNTS = ("sequences", "events", "values", "texts", "labels", "sessions", "queries", "distinct", "articles", "posts")
 """Metadata that say how much data a model was trained on, in the order in which they are shown."""
@@ -93,13 +93,13 @@ class Kept:
 
     megabytes: float
     metadata: str
-    """Those of its ``settings.json``, as text: they change with an update."""
+    """Metadata of its ``settings.json`` as text; they change with an update."""
     scores: Scores | None
     """The latest of its card; ``None`` before the first evaluation."""
 
 
-def require_trained(learned: Learned | None) -> Learned:
-    """What was learned.
+def require_trained(learned: Fitted | None) -> Fitted:
+    """Return the trained model.
 
     Raises:
         SettingError: nothing was trained or loaded yet.
@@ -137,8 +137,8 @@ class LateOptimizer:
         predictor.__dict__["optimizer"] = value
 
 
-def evaluating(model: Learned) -> Learned:
-    """The same model in evaluation mode; to set that walks through all of its parts, to ask does not."""
+def evaluating(model: Fitted) -> Fitted:
+    """Return a model after setting it to evaluation mode, unless it is in that mode already."""
     if is_network(model) and model.training:
         model.eval()
     return model
@@ -154,7 +154,7 @@ def _no_files(state: object) -> Contents:
 
 @dataclass(frozen=True)
 class Folders:
-    """What is special about the model folders of a task; the first argument of each function is a state of the task."""
+    """Functions of a task for its model folders; the first argument of each function is a state of the task."""
 
     fitted: type
     """Dataclass of all fitted values without the weights of the network; its checks refuse values that do not fit."""
@@ -206,7 +206,7 @@ class State(Generic[NetworkT]):
     stop_time: float | None = None
     """Value of ``time.monotonic()`` at which ``fit`` is to be done (``ensue fit --minutes``); ``None`` for no limit."""
     keeps_examples = False
-    """Whether training stores some held-out records verbatim for the page; ``ensue fit`` does unless told not to."""
+    """True if training stores some held-out records verbatim for the page, the default of ``ensue fit``."""
     model_name: str
     """A name in ``MODELS``; after a training of ``best``, the selected one."""
     settings: Any
@@ -409,9 +409,9 @@ class State(Generic[NetworkT]):
         """
 
         def fill(state: State[NetworkT], path: Path, metadata: Settings) -> None:
-            shown = cls.folders.shown(state).keys()
-            own = {name: value for name, value in metadata.items() if name not in shown}
-            state.metadata = type(state.metadata).from_dict(own)
+            shown_names = cls.folders.shown(state).keys()
+            stored = {name: value for name, value in metadata.items() if name not in shown_names}
+            state.metadata = type(state.metadata).from_dict(stored)
             cls.folders.restore(state, read_packed(cls.folders.fitted, path), path)
             size = sum(file.stat().st_size for file in path.iterdir() if file.is_file())
             state.kept = Kept(size / 1e6, repr(state.metadata.to_dict()), read_scores(path))

@@ -1,1 +1,1 @@
-"""How models are trained: the loop, its checkpoints, the optimiser, and the processes of one training."""
+"""Training of models: the loop, its checkpoints, the optimiser, and the processes of one training."""

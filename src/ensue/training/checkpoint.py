@@ -34,7 +34,8 @@ else:
     torch = lazy("torch")
     optimizers = lazy("ensue.training.optimizer")
 
-_MODEL, _OPTIMIZER = "model.", "optimizer."
+_MODEL = "model."
+_OPTIMIZER = "optimizer."
 
 
 class Checkpoint(NamedTuple):
@@ -70,7 +71,7 @@ def run_key(settings: object, arrays: Iterable[npt.NDArray[np.generic]]) -> str:
 
 
 class _Opened(TypedDict, total=False):
-    """What the first rank found in a file, or why it cannot be used."""
+    """Header of a checkpoint that the first rank has read, or the reason why it cannot be used."""
 
     metadata: dict[str, str]
     tensors: dict[str, tuple[str, list[int]]]
@@ -113,38 +114,38 @@ def load_state(
         ModelFolderError: the file is damaged, on every rank.
         SettingError: it is of another run, on every rank.
     """
-    found: _Opened = {}
+    header: _Opened = {}
     if rank_and_size()[0] == 0:
         try:
             with safe_open(path, "pt") as file:
-                found = {"metadata": file.metadata() or {}}
-                check(found["metadata"])
-                found["tensors"] = _described(file, model)
+                header = {"metadata": file.metadata() or {}}
+                check(header["metadata"])
+                header["tensors"] = _described(file, model)
         except SettingError as error:
-            found = {"setting": str(error)}
+            header = {"setting": str(error)}
         except (SafetensorError, OSError, ValueError) as error:
             reason = " ".join(str(error).split())
-            found = {"damaged": f"{path}: the checkpoint is damaged ({reason}); start without --resume"}
-    found = share(found)
-    if "setting" in found:
-        raise SettingError(found["setting"])
-    if "damaged" in found:
-        raise ModelFolderError(found["damaged"])
-    arriving = _Arriving(path, found["tensors"], next(model.parameters()).device)
+            header = {"damaged": f"{path}: the checkpoint is damaged ({reason}); start without --resume"}
+    header = share(header)
+    if "setting" in header:
+        raise SettingError(header["setting"])
+    if "damaged" in header:
+        raise ModelFolderError(header["damaged"])
+    arriving = _Arriving(path, header["tensors"], next(model.parameters()).device)
     with torch.no_grad():
         for name, tensor in model.state_dict().items():
             tensor.copy_(arriving[_MODEL + name])
     optimizer.state.clear()  # or the old moments would be held beside the new ones
     optimizers.restore_optimizer(model, optimizer, arriving.under(_OPTIMIZER))
-    return found["metadata"]
+    return header["metadata"]
 
 
 def _described(file: Any, model: nn.Module) -> dict[str, tuple[str, list[int]]]:
     """Type and shape of every tensor of a file, which must be those of the model."""
     slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
-    found = {name: (part.get_dtype(), list(part.get_shape())) for name, part in slices.items()}
-    own = {name: list(tensor.shape) for name, tensor in model.state_dict().items()}
-    if {name.removeprefix(_MODEL): of[1] for name, of in found.items() if name.startswith(_MODEL)} != own:
+    tensors = {name: (stored.get_dtype(), list(stored.get_shape())) for name, stored in slices.items()}
+    expected = {name: list(tensor.shape) for name, tensor in model.state_dict().items()}
+    if {name.removeprefix(_MODEL): of[1] for name, of in tensors.items() if name.startswith(_MODEL)} != expected:
         raise ValueError("the tensors belong to another model")
     shapes = {name: list(parameter.shape) for name, parameter in model.named_parameters()}
     moments = {
@@ -152,9 +153,9 @@ def _described(file: Any, model: nn.Module) -> dict[str, tuple[str, list[int]]]:
         for name, shape in shapes.items()
         for field in optimizers.FIELDS
     }
-    if any(moments.get(name) != of[1] for name, of in found.items() if not name.startswith(_MODEL)):
+    if any(moments.get(name) != of[1] for name, of in tensors.items() if not name.startswith(_MODEL)):
         raise ValueError("the tensors belong to another optimiser")
-    return found
+    return tensors
 
 
 class _Arriving(Mapping[str, "Tensor"]):
@@ -163,10 +164,13 @@ class _Arriving(Mapping[str, "Tensor"]):
     def __init__(
         self, path: Path, described: Mapping[str, tuple[str, list[int]]], device: torch.device, prefix: str = ""
     ) -> None:
-        self.path, self.described, self.device, self.prefix = path, described, device, prefix
+        self.path = path
+        self.described = described
+        self.device = device
+        self.prefix = prefix
 
     def under(self, prefix: str) -> _Arriving:
-        """Those whose names begin so, by the rest of their names."""
+        """Return the tensors whose names begin with a prefix, by the rest of their names."""
         return _Arriving(self.path, self.described, self.device, prefix)
 
     def __iter__(self) -> Iterator[str]:
@@ -178,7 +182,7 @@ class _Arriving(Mapping[str, "Tensor"]):
         return sum(1 for _ in self)
 
     def __contains__(self, name: object) -> bool:
-        """Whether there is such a tensor; nothing is read."""
+        """Return whether there is such a tensor; nothing is read."""
         return f"{self.prefix}{name}" in self.described
 
     def __getitem__(self, name: str) -> Tensor:

@@ -59,7 +59,7 @@ def broadcast(tensor: Tensor) -> Tensor:
 
 
 def share(value: Shared) -> Shared:
-    """What the first rank gives, on every rank; it must be made of what JSON knows."""
+    """Return the value of the first rank on every rank; it must consist of types that JSON has."""
     if rank_and_size()[1] == 1:
         return value
     text = torch.tensor([*json.dumps(value).encode()], dtype=torch.uint8, device=_device())
@@ -88,7 +88,7 @@ def mean_over_ranks(values: npt.NDArray[np.float64]) -> float:
 
 
 def _device() -> torch.device:
-    """Where messages of the group lie."""
+    """Return the device on which the group exchanges its tensors."""
     return torch.device("cuda" if distributed.get_backend() == "nccl" else "cpu")
 
 
@@ -119,7 +119,8 @@ class GradientSums:
         rows = [_touched_rows(table) for table in self.tables]
         counts = torch.tensor([len(ids) for ids, _ in rows], dtype=totals.dtype)
         gathered = torch.stack(_gather(torch.cat([totals, counts]).to(_device()))).cpu()
-        sums, counts = gathered[:, : len(totals)].sum(0), gathered[:, len(totals) :].long()
+        sums = gathered[:, : len(totals)].sum(0)
+        counts = gathered[:, len(totals) :].long()
         scale = float(sums[divisor])
         if self.dense:
             flat = torch.cat([(torch.zeros_like(p) if p.grad is None else p.grad).flatten() for p in self.dense])

@@ -46,12 +46,12 @@ class TrainingBatch(Protocol):
         ...
 
     def to(self, device: torch.device) -> TrainingBatch:
-        """The same batch on another device."""
+        """Return the batch on another device."""
         ...
 
 
 class Learner(Protocol):
-    """What a module is to the loop."""
+    """A module as the loop sees it."""
 
     def loss(self, batch: TrainingBatch) -> Tensor:
         """The mean over the batch's targets."""
@@ -129,8 +129,10 @@ def train(
     fingerprint = f"{fingerprint} {json.dumps(asdict(schedule))} {seed} {rank_and_size()[1]}"
     with _Run(model, optimizer, seed, checkpoint.path) as run, whole_steps():
         run.start(fingerprint, resume=checkpoint.resume)
-        first_epoch, late = run.epoch, False
-        start_time, start_cpu_time = time.monotonic(), time.process_time()
+        first_epoch = run.epoch
+        late = False
+        start_time = time.monotonic()
+        start_cpu_time = time.process_time()
         stop = StopRequest()
         monitor = schedule.monitor if valid is not None else ""
         parameters = sum(parameter.numel() for parameter in run.model.parameters())
@@ -153,15 +155,17 @@ def train(
             for number in range(run.step, len(plan)):
                 planned = schedule.epochs * len(plan)
                 if stop_time is not None:
-                    elapsed, left = time.monotonic() - start_time, stop_time - time.monotonic()
-                    late = max_over_ranks(left <= 0) > 0
+                    elapsed = time.monotonic() - start_time
+                    remaining = stop_time - time.monotonic()
+                    late = max_over_ranks(remaining <= 0) > 0
                     if late:
                         break
                     if run.taken >= TIMED_STEPS:
-                        planned = min(planned, run.taken + int(run.taken * left / elapsed) + 1)
+                        planned = min(planned, run.taken + int(run.taken * remaining / elapsed) + 1)
                 run.set_rate(schedule.rate(run.taken, planned))
                 signalled = run.learn(data, plan[number], run.taken)
-                run.step, run.taken = number + 1, run.taken + 1
+                run.step = number + 1
+                run.taken = run.taken + 1
                 run.keep(0.0 if signalled else every_seconds)
                 if signalled:
                     raise Interruption(signalled)
@@ -178,7 +182,8 @@ def train(
             yield report(run.epoch, len(plan), len(plan), mean, valid=metric, stopped=over, improving=improving)
             if stop.is_made or late:
                 break
-        best, seconds = run.restore_best(), (time.process_time() - start_cpu_time) / max(1, run.epoch - first_epoch)
+        best = run.restore_best()
+        seconds = (time.process_time() - start_cpu_time) / max(1, run.epoch - first_epoch)
         run.require_learned(data, schedule)
         return Trained(best, seconds, run.improving(schedule), run.taken, late)
 
@@ -237,7 +242,10 @@ class _Run:
     """The state of one training run: everything a checkpoint must hold."""
 
     def __init__(self, model: nn.Module, optimizer: Adam, seed: int, checkpoint: Path | None) -> None:
-        self.model, self.optimizer, self.seed, self.checkpoint = model, optimizer, seed, checkpoint
+        self.model = model
+        self.optimizer = optimizer
+        self.seed = seed
+        self.checkpoint = checkpoint
         self.device = next(model.parameters()).device
         self.epoch = self.step = self.taken = self.waited = self.halvings = self.best_epoch = 0
         self.loss_sum = self.loss_count = 0.0
@@ -266,7 +274,7 @@ class _Run:
         return schedule.patience * (1 if useful else PATIENCE_FACTOR)
 
     def improving(self, schedule: Schedule) -> bool:
-        """Whether all epochs there are were taken, and the last one came out best."""
+        """Return whether all epochs were taken, and the last one was the best."""
         return self.best is not None and self.best_epoch == self.epoch == schedule.epochs
 
     def set_rate(self, rate: float) -> None:
@@ -276,7 +284,8 @@ class _Run:
 
     def learn(self, data: TrainingSource, index: Index, step: int) -> int:
         """One step of the optimiser on this rank's part of a batch; returns a signal that asks for the end, or 0."""
-        world, signalled = rank_and_size()[1], end_asked()
+        world = rank_and_size()[1]
+        signalled = end_asked()
         self.optimizer.zero_grad()
         with in_order(self.device), memory_for(f"a batch of {len(index):,} with these settings"):
             with self._drawn(data, index, step) as batch:
@@ -306,10 +315,10 @@ class _Run:
             torch.cuda.manual_seed(seed)
         if not self.model.training:
             self.model.train()
-        if not len(part := index[rank::world]):
+        if not len(rank_index := index[rank::world]):
             yield None
             return
-        batch = data.batch(part).to(self.device)
+        batch = data.batch(rank_index).to(self.device)
         shared_seed = int(np.random.SeedSequence([self.seed, step]).generate_state(1)[0])
         bfloat16 = torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda")
         with drawn_together(self.model, shared_seed) if world > 1 else nullcontext(), bfloat16:
@@ -344,11 +353,17 @@ class _Run:
         """Count the epoch, and whether its weights are the best so far; returns the mean training loss."""
         mean = self.mean
         self._require_number(valid or 0.0)
-        self.epoch, self.step, self.loss_sum, self.loss_count = self.epoch + 1, 0, 0.0, 0.0
+        self.epoch = self.epoch + 1
+        self.step = 0
+        self.loss_sum = 0.0
+        self.loss_count = 0.0
         if valid is not None and (self.best is None or better(valid, self.best)):
-            self.best, self.waited, self.best_epoch = valid, 0, self.epoch
+            self.best = valid
+            self.waited = 0
+            self.best_epoch = self.epoch
         elif valid is not None:
-            self.waited, self.halvings = self.waited + 1, self.halvings + 1
+            self.waited = self.waited + 1
+            self.halvings = self.halvings + 1
         return mean
 
     def keep_best(self) -> None:
@@ -365,12 +380,12 @@ class _Run:
         if self.best_epoch and self.best_epoch != self.epoch:
             load_state(self._best_file(self.best_epoch), self.model, self.optimizer, lambda _: None)
         ends = (torch.stack(parameter.detach().aminmax()) for parameter in self.model.parameters() if parameter.numel())
-        if not all(bool(torch.isfinite(both).all()) for both in ends):  # no copy as large as a table
+        if not all(bool(torch.isfinite(extremes).all()) for extremes in ends):  # no copy as large as a table
             raise SettingError("the weights are no longer numbers; try a smaller learning_rate")
         return self.best_epoch or self.epoch
 
     def _best_file(self, epoch: int) -> Path:
-        """Where the weights of the best epoch wait; an older checkpoint may need those of another one."""
+        """Return the file of the best epoch's weights; an older checkpoint may need those of another epoch."""
         if self.checkpoint is not None:
             return self.checkpoint.with_name(f"{self.checkpoint.name}.best-{epoch}")
         self.folder = self.folder or self.temporary.enter_context(temporary_folder())

@@ -35,7 +35,7 @@ MAX_DECAYED_ROWS = 100_000
 SLOW = 0.1
 """Factor on the learning rate of slow parameters."""
 FIELDS = ("step", "exp_avg", "exp_avg_sq")
-"""What Adam keeps of a parameter: its steps, and a mean of its gradient and of the square."""
+"""State of Adam for a parameter: its steps, and running means of its gradient and of the square."""
 
 
 class RowAdam(Adam):
@@ -75,7 +75,8 @@ class RowAdam(Adam):
         state = self.state[table]
         if not state:
             state["step"] = torch.zeros((), device=table.device)
-            state["exp_avg"], state["exp_avg_sq"] = torch.zeros_like(table), torch.zeros_like(table)
+            state["exp_avg"] = torch.zeros_like(table)
+            state["exp_avg_sq"] = torch.zeros_like(table)
         rows = grad.indices()[0]
         if self.touched is not None:
             self.touched.setdefault(table, []).append(rows)
@@ -83,7 +84,8 @@ class RowAdam(Adam):
 
 
 def _compiled_adam_rows(group: Group, table: Tensor, state: Mapping[str, Tensor], rows: Tensor, grads: Tensor) -> None:
-    (beta1, beta2), step = group["betas"], float(state["step"]) + 1
+    beta1, beta2 = group["betas"]
+    step = float(state["step"]) + 1
     width = table.shape[1:].numel()
     weights, means, squares, grads = (
         tensor.view(len(tensor), width) for tensor in (table, state["exp_avg"], state["exp_avg_sq"], grads)
@@ -105,15 +107,15 @@ def _suits_adam_rows(group: Group, table: Tensor, state: Mapping[str, Tensor], r
 def _adam_rows(group: Group, table: Tensor, state: Mapping[str, Tensor], rows: Tensor, grads: Tensor) -> None:
     """Take a step of Adam on some rows of a table; none comes twice."""
     tables = (table, state["exp_avg"], state["exp_avg_sq"])
-    weights, means, squares = (whole.index_select(0, rows) for whole in tables)
+    weights, means, squares = (state_table.index_select(0, rows) for state_table in tables)
     beta1, beta2 = group["betas"]
     adam(
         [weights], [grads], [means], [squares], [], [state["step"]],
         foreach=False, fused=True, amsgrad=False, maximize=False, beta1=beta1, beta2=beta2, eps=group["eps"],
         lr=group["lr"], weight_decay=group["weight_decay"],
     )  # fmt: skip
-    for whole, part in zip(tables, (weights, means, squares), strict=True):
-        whole.index_copy_(0, rows, part)
+    for state_table, updated in zip(tables, (weights, means, squares), strict=True):
+        state_table.index_copy_(0, rows, updated)
 
 
 def make_optimizer(
@@ -130,7 +132,8 @@ def make_optimizer(
         undecayed: parameters without L2.
         slow: parameters with ``SLOW`` times the learning rate.
     """
-    without_decay, slowed = set(undecayed), set(slow)
+    without_decay = set(undecayed)
+    slowed = set(slow)
     if schedule.weight_decay > 0:
         for module in model.modules():
             if not isinstance(module, nn.Embedding | ItemLayer) or module.weight in without_decay:
@@ -193,13 +196,14 @@ def _require_names(model: nn.Module, names: Set[str]) -> None:
     Raises:
         ValueError: it is of another model.
     """
-    whole = {f"{name}.{field}" for name, _ in model.named_parameters() if f"{name}.step" in names for field in FIELDS}
-    if whole != names:
+    trained = [name for name, _ in model.named_parameters() if f"{name}.step" in names]
+    expected = {f"{name}.{field}" for name in trained for field in FIELDS}
+    if expected != names:
         raise ValueError("optimizer.safetensors belongs to another model")
 
 
 def saved_optimizer(folder: Path, model: nn.Module, make: Callable[[], Adam]) -> Callable[[], Adam]:
-    """How to make an optimiser that goes on from the moments in a folder, which are not read before.
+    """Return a function that makes an optimiser from the moments in a folder, which are not read before.
 
     Args:
         folder: a model folder, as it stands now.

@@ -33,7 +33,7 @@ class StopRequest:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Where training stands. Losses are means in nats; ``valid``, the monitored metric, is set after an epoch's check.
+    """Progress of a training. Losses are means in nats; ``valid``, the monitored metric, is set after an epoch's check.
 
     ``monitor`` names that metric: ``loss``, ``accuracy`` or ``mrr``; it is empty where nothing is held out.
     """
@@ -50,13 +50,13 @@ class Report:
     stopped: bool = False
     monitor: str = "loss"
     improving: bool = False
-    """Whether the last epoch there was came out best, so that more of them may come out better still."""
+    """True if the last epoch of all was the best one, so that more epochs may give better metrics."""
     best_epoch: int = 0
     """The epoch whose weights are the best so far."""
     parameters: int = 0
     """Number of parameters of the network."""
     device: str = ""
-    """Where it is trained, such as ``cpu`` or ``cuda:0``."""
+    """Device of the training, such as ``cpu`` or ``cuda:0``."""
     note: str = ""
     """A line to be said; a report that has one tells nothing else."""
     stop: StopRequest = field(default_factory=StopRequest, repr=False, compare=False)
@@ -64,18 +64,18 @@ class Report:
 
 
 class Trained(NamedTuple):
-    """How a finished run went."""
+    """Summary of a finished run."""
 
     best_epoch: int
     """Epochs behind the best weights."""
     seconds_an_epoch: float
     """CPU seconds of this process, checks included: what else the machine does hardly changes them."""
     improving: bool
-    """Whether the last epoch there was came out best."""
+    """True if the last epoch of all was the best one."""
     steps: int
     """Steps taken in all."""
     late: bool = False
-    """Whether it ended because its time was over."""
+    """True if the run ended because its time was over."""
 
 
 NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -91,7 +91,7 @@ class Interruption(KeyboardInterrupt):
 
 class _State:
     in_steps = False
-    asked = 0
+    signal_number = 0
 
 
 @contextmanager
@@ -115,7 +115,7 @@ def signals_heard(hear: Callable[[int, FrameType | None], None] | None = None) -
     finally:
         for number, handler in earlier.items():
             signal.signal(number, handler)
-        _State.asked = 0
+        _State.signal_number = 0
 
 
 @contextmanager
@@ -130,11 +130,12 @@ def whole_steps() -> Iterator[None]:
 
 def end_asked() -> int:
     """The number of the signal that waits; 0 for none."""
-    return _State.asked
+    return _State.signal_number
 
 
 def _hear(number: int, frame: FrameType | None) -> None:
-    again = _State.asked and "WORLD_SIZE" not in os.environ  # torchrun passes on what the terminal sent already
-    if not _State.in_steps or again:
+    # torchrun passes on to its ranks what the terminal has sent them already: there, a second signal means nothing.
+    is_repeated = _State.signal_number and "WORLD_SIZE" not in os.environ
+    if not _State.in_steps or is_repeated:
         raise Interruption(number)
-    _State.asked = number
+    _State.signal_number = number

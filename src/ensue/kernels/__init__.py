@@ -30,7 +30,8 @@ HEADER = Path(__file__).with_name("kernels.h")
 VARIABLE = "ENSUE_KERNELS"
 LEVELS = ("plain", "avx2", "avx512")
 """Instruction sets, each with all before it; every processor of the platform has ``plain``."""
-_NO_MEMORY, _OUT_OF_RANGE = -1, -2
+_NO_MEMORY = -1
+_OUT_OF_RANGE = -2
 _CHECKED = 0x2144DF1C
 """CRC-32 of any bytes that are followed by their own CRC-32, lowest byte first."""
 _MAX_CHECKED = 256
@@ -56,11 +57,11 @@ class _Field(NamedTuple):
     kind: type
     """Its type for ctypes."""
     names: tuple[str | None, ...] = ()
-    """Of an array: for each dimension the size that it decides, if any."""
+    """For an array: for each dimension the size that it decides, if any."""
     shape: Callable[[Mapping[str, int]], tuple[int, ...]] | None = None
-    """Of an array: its shape, given sizes by name."""
+    """For an array: its shape, from sizes by name."""
     dtype: str | None = None
-    """Of an array: the type of its elements; ``None`` for structures."""
+    """For an array: the type of its elements; ``None`` for structures."""
 
 
 class Structure(ctypes.Structure):
@@ -115,7 +116,8 @@ class Structure(ctypes.Structure):
         Raises:
             ValueError: an array has another type or shape.
         """
-        copy, declared = type(self).from_buffer_copy(self), self.declared
+        copy = type(self).from_buffer_copy(self)
+        declared = self.declared
         numbers = [name for name, value in values.items() if isinstance(value, int) and name not in self.addresses]
         sizes = self.dimensions | {name: cast(int, values[name]) for name in numbers}
         arrays = {
@@ -132,11 +134,12 @@ class Structure(ctypes.Structure):
         for name in sizes.keys() & declared.keys():
             setattr(copy, name, sizes[name])
         for name, array in arrays.items():
-            field, dtype = declared[name], _dtype_name(array.dtype)
+            field = declared[name]
+            dtype = _dtype_name(array.dtype)
             assert field.shape is not None
             if array.shape != field.shape(sizes) or (field.dtype is not None and dtype != field.dtype):
-                given = f"{dtype} of shape {tuple(array.shape)}"
-                raise ValueError(f"{name} is {given}, not {field.dtype} of shape {field.shape(sizes)}")
+                actual = f"{dtype} of shape {tuple(array.shape)}"
+                raise ValueError(f"{name} is {actual}, not {field.dtype} of shape {field.shape(sizes)}")
         copy.dimensions = sizes
         return copy
 
@@ -148,9 +151,11 @@ def _address(name: str, array: Array) -> int:
         ValueError: it is not contiguous in CPU memory.
     """
     if isinstance(array, np.ndarray):
-        contiguous, start = array.flags.c_contiguous, array.ctypes.data
+        contiguous = array.flags.c_contiguous
+        start = array.ctypes.data
     else:
-        contiguous, start = array.is_contiguous() and array.is_cpu, array.data_ptr()
+        contiguous = array.is_contiguous() and array.is_cpu
+        start = array.data_ptr()
     if not contiguous:
         raise ValueError(f"{name} is not contiguous in CPU memory")
     return start
@@ -168,7 +173,7 @@ Value: TypeAlias = "Array | float | Sequence[float] | Structure | ctypes.Array[S
 
 
 class _Declarations(NamedTuple):
-    """What ``kernels.h`` declares."""
+    """Declarations of ``kernels.h``."""
 
     interface: int
     structures: dict[str, type[Structure]]
@@ -183,7 +188,7 @@ class _Library:
     searched = False
     level = "off"
     num_threads = 0
-    """As it was set; 0 for as many as there are."""
+    """Number that was set; 0 for as many as there are processors."""
     functions: ClassVar[dict[str, tuple[ctypes._NamedFuncPointer, tuple[str, ...]]]] = {}
     """By name, with the names of their parameters."""
 
@@ -223,7 +228,8 @@ def prepare(name: str, prepared: Structure | None = None, /, **values: Value) ->
         ValueError: an array has another type or shape, or is not contiguous in CPU memory.
     """
     structure = (_empty(name) if prepared is None else prepared).filled(values)
-    structure.checked, structure.arrays = {}, (prepared, values)
+    structure.checked = {}
+    structure.arrays = (prepared, values)
     return structure
 
 
@@ -231,7 +237,8 @@ def prepare(name: str, prepared: Structure | None = None, /, **values: Value) ->
 def _empty(name: str) -> Structure:
     """Return a structure, or the parameters of a function, without a value."""
     empty = _declarations().structures[name]()
-    empty.dimensions, empty.checked = {}, {}
+    empty.dimensions = {}
+    empty.checked = {}
     return empty
 
 
@@ -344,7 +351,8 @@ def _open() -> ctypes.CDLL | None:
         return None
     for name, function in functions.items():
         fields = declarations.structures[name].declared | {"call": _Field(ctypes.c_void_p)}
-        function.restype, function.argtypes = ctypes.c_int64, [fields[own].kind for own in declarations.functions[name]]
+        function.restype = ctypes.c_int64
+        function.argtypes = [fields[parameter].kind for parameter in declarations.functions[name]]
     _Library.functions = {name: (function, declarations.functions[name]) for name, function in functions.items()}
     return library
 
@@ -353,19 +361,21 @@ def _open() -> ctypes.CDLL | None:
 def _declarations() -> _Declarations:
     """Read ``kernels.h``."""
     text = re.sub("//.*", "", HEADER.read_text("ascii"))
-    structures, functions = dict[str, type[Structure]](), dict[str, tuple[str, ...]]()
+    structures = dict[str, type[Structure]]()
+    functions = dict[str, tuple[str, ...]]()
     for name, body in re.findall(r"struct (\w+) \{(.*?)\n\};", text, re.DOTALL):
         structures[name] = _structure(name, body.split(";")[:-1], Structure, structures)
     for name, parameters in re.findall(r"EXPORT int64_t ensue_(\w+)\((.*?)\);", text, re.DOTALL):
-        own, base = [], Structure
+        own_parameters = []
+        base = Structure
         for parameter in re.split(r",\s*(?![^(]*\))", parameters):
             matched = re.fullmatch(r"const (\w+)\* call", parameter)
             if matched is None:
-                own.append(parameter)
+                own_parameters.append(parameter)
             else:
                 base = structures[matched[1]]
             functions[name] = (*functions.get(name, ()), re.sub(r" ARRAY.*", "", parameter).split()[-1])
-        structures[name] = _structure(name, own, base, structures)
+        structures[name] = _structure(name, own_parameters, base, structures)
     interface = re.findall(r"INTERFACE = (\d+)", text)[0]
     return _Declarations(int(interface), structures, functions)
 
@@ -393,7 +403,8 @@ def _fields(declaration: str, others: Mapping[str, type[Structure]]) -> Iterator
     matched = re.fullmatch(pattern, declaration, re.DOTALL)
     assert matched is not None
     element, pointer, names, sizes = matched.groups()
-    decided, shape = tuple[str | None, ...](), None
+    decided = tuple[str | None, ...]()
+    shape = None
     if sizes is not None:
         dimensions = [size.strip() for size in re.split(r",(?![^(]*\))", sizes)]
         decided = tuple(size if size.isidentifier() else None for size in dimensions)

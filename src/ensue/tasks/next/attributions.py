@@ -168,7 +168,8 @@ def answers(
         sessions = [histories.ids[low:high] for low, high in pairwise(histories.offsets.tolist())]
         best_ids, best_scores = rerank(scored.best_ids, scored.best_scores, rerankers, sessions, k)
         scored = replace(scored, best_ids=best_ids, best_scores=best_scores)
-    shown, best = scored.best_scores, scored.best_ids
+    shown = scored.best_scores
+    best = scored.best_ids
     require_finite(shown, scored.totals)
     probabilities = scored.normalised(shown).tolist()
     deletions: list[list[_Deletion]] = [[] for _ in records]
@@ -176,9 +177,11 @@ def answers(
         deletions = _deletions(records, encoded, scored, score, best, None if own is None else repeats)
     # Scores fall, and what is ruled out is at -inf; a probability that only rounds to 0 keeps its rank.
     num_choices = (shown > -np.inf).sum(1).tolist()
-    items, num_ids = vocabulary.values, len(vocabulary)
+    items = vocabulary.values
+    num_ids = len(vocabulary)
     for row, (record, row_ids, number) in enumerate(zip(records, best.tolist(), num_choices, strict=True)):
-        ids, row_probabilities = row_ids[:number], probabilities[row]
+        ids = row_ids[:number]
+        row_probabilities = probabilities[row]
         # Where the record's own unknown items stand in it, by their ids.
         places = {} if own is None else dict(enumerate(own.places[row].tolist(), num_ids))
         values = [record.values[places[id]] if id in places else items[id - FIRST] for id in ids]

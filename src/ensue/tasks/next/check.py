@@ -27,11 +27,16 @@ from ensue.tasks.next.training_data import (
 )
 
 _FEW_VALUES = 50
-_FAST_EVENTS, _FAST_SECONDS = 200, 600
+_FAST_EVENTS = 200
+_FAST_SECONDS = 600
 """Events within seconds that no person makes."""
-_STEADY_EVENTS, _STEADY_SPREAD, _STEADY_SHARE, _MAX_STEADY_SHARE = 100, 0.1, 0.9, 0.1
+_STEADY_EVENTS = 100
+_STEADY_SPREAD = 0.1
+_STEADY_SHARE = 0.9
+_MAX_STEADY_SHARE = 0.1
 """Events of a program that asks steadily: how many pauses are how close to the median; share of sequences at most."""
-_ROWS, _EVENTS = 3, 6
+_ROWS = 3
+_EVENTS = 6
 _part = partial(part_of, percent=True)
 _TEACHES = ("has one event and no target", "have one event and no target")
 
@@ -141,7 +146,8 @@ def _programs(histories: Histories, understood: SequencesReport) -> Iterator[str
     """Warn of sequences of one person with more events within minutes than a person makes."""
     if not histories.timed or not is_person(understood.columns) or len(histories.ids) < _FAST_EVENTS:
         return
-    owners, last = histories.sequence_index(), _FAST_EVENTS - 1
+    owners = histories.sequence_index()
+    last = _FAST_EVENTS - 1
     fast = (histories.times[last:] - histories.times[:-last] <= _FAST_SECONDS) & (owners[last:] == owners[:-last])
     if (programs := distinct_numbers(owners[last:][fast])).size:
         longest = int(programs[np.argmax(histories.lengths[programs])])

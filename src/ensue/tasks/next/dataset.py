@@ -38,7 +38,8 @@ class Windows:
     ) -> None:
         self.histories = histories
         self.has_targets = not last_only
-        starts, stops = histories.offsets[:-1], histories.offsets[1:] - (0 if last_only else 1)
+        starts = histories.offsets[:-1]
+        stops = histories.offsets[1:] - (0 if last_only else 1)
         first = starts if context is None else starts + np.maximum(context - 1, 0)
         num_targets = np.minimum(stops - starts, 1) if last_only else np.maximum(stops - first, 0)
         steps = STEPS if reach is not None else max(1, int(num_targets.max(initial=1)))
@@ -73,7 +74,9 @@ class Windows:
 
     def batch(self, index: Index) -> PaddedBatch:
         """Return the windows ``index``, padded."""
-        starts, stops, target_starts = self.starts[index], self.stops[index], self.target_starts[index]
+        starts = self.starts[index]
+        stops = self.stops[index]
+        target_starts = self.target_starts[index]
         # (batch, time) places of the events; beyond the end of a window its last event stands in, and is masked.
         positions = starts[:, None] + np.arange(int((stops - starts).max()))
         mask = positions < stops[:, None]
@@ -90,7 +93,8 @@ class Windows:
 def latest_windows(histories: Histories, reach: int | None) -> tuple[Index, Windows, list[int], list[int]]:
     """Return which histories hold events, their windows, and of each history its window (or -1) and its length."""
     filled = np.flatnonzero(histories.lengths)
-    rows, lengths = np.full(len(histories), -1), np.zeros(len(histories), np.int64)
+    rows = np.full(len(histories), -1)
+    lengths = np.zeros(len(histories), np.int64)
     windows = Windows(histories.select(filled), reach, last_only=True)
     rows[filled], lengths[filled] = np.arange(len(filled)), windows.stops - windows.starts
     return filled, windows, rows.tolist(), lengths.tolist()

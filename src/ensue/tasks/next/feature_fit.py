@@ -37,7 +37,9 @@ MAX_SIMULATED = 20_000
 """Number of these items at most."""
 LATEST = 1 / 3
 """Fraction of the histories that are learned from: the latest ones, where histories have times."""
-EPOCHS, MIN_STEPS, MAX_STEPS = 6, 200, 3000
+EPOCHS = 6
+MIN_STEPS = 200
+MAX_STEPS = 3000
 """Epochs over these histories; the number of steps stays between the two others, and is never above that of the
 network's own training."""
 START = 0.1

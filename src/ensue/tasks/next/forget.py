@@ -22,13 +22,16 @@ from ensue.tasks.next.state import NextState
 from ensue.tasks.next.training_data import fingerprints
 from ensue.vocabulary import FIRST
 
-COUNTS, MODEL, SETTINGS = "baselines.safetensors", "model.safetensors", "settings.json"
+COUNTS = "baselines.safetensors"
+MODEL = "model.safetensors"
+SETTINGS = "settings.json"
 
 
 def forget(state: NextState, data: Histories, values: Collection[str] = ()) -> Forgotten:
     """See :meth:`ensue.tasks.next.predictor.NextPredictor.forget`."""
     forgotten = Forgotten()
-    mine, names = {record.values for record in data.records()}, set(values)
+    mine = {record.values for record in data.records()}
+    names = set(values)
     remove_examples(
         state,
         forgotten,
@@ -103,7 +106,8 @@ def _runs_of(data: Histories) -> Histories:
     lengths = data.lengths
     first = ranges(data.offsets[:-1], lengths)
     left = np.minimum(data.offsets[1:][data.sequence_index()] - first, MAX_RUN)
-    starts, sizes = np.repeat(first, left), 1 + ranges(np.zeros_like(left), left)
+    starts = np.repeat(first, left)
+    sizes = 1 + ranges(np.zeros_like(left), left)
     events = ranges(starts, sizes)
     return Histories(data.ids[events], offsets_of(sizes), data.vocabulary, data.times[events])
 
@@ -121,7 +125,8 @@ def _forget_values(state: NextState, ids: Ids, forgotten: Forgotten) -> None:
         module.forget_ids(gone)
     if state.schedule is not None:
         forgotten.add(MODEL, "rows of values that nobody else has", clear_rows(state, gone, len(state.vocabulary)))
-    state.vocabulary, state.filters = state.vocabulary.without(gone.tolist()), FilterCache()
+    state.vocabulary = state.vocabulary.without(gone.tolist())
+    state.filters = FilterCache()
     state.reservoir.vocabulary = state.vocabulary
     forgotten.add(COUNTS, "values", len(gone))
     state.metadata.forgotten = sorted({*former, *gone.tolist()})

@@ -38,7 +38,8 @@ from ensue.vocabulary import FIRST, Vocabulary
 
 Mask = npt.NDArray[np.bool_]
 """(ids,) of a vocabulary."""
-MAX_NESTED, MAX_CHARACTERS = 20, 10_000
+MAX_NESTED = 20
+MAX_CHARACTERS = 10_000
 """Parentheses and negations inside each other, and characters of a filter, at most."""
 MAX_LISTED = 8
 """Columns, and values of a column, that a message lists."""
@@ -153,7 +154,9 @@ class _Parser:
     """
 
     def __init__(self, text: str, columns: ItemColumns, now: float) -> None:
-        self.text, self.columns, self.now = text, columns, now
+        self.text = text
+        self.columns = columns
+        self.now = now
         self.tokens: list[tuple[int, str]] = []
         self.at = 0
         end = 0

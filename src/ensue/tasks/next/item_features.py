@@ -46,7 +46,9 @@ else:
     torch = lazy("torch")
     sentence_encoders = lazy("ensue.text.encoder")
 
-TABLE, ENCODER, EMBEDDINGS = "items.parquet", "items.json", "item_features.safetensors"
+TABLE = "items.parquet"
+ENCODER = "items.json"
+EMBEDDINGS = "item_features.safetensors"
 """Files of a model folder."""
 _ID = "item id"
 MAX_TOKENS = 24
@@ -147,7 +149,8 @@ class FeatureEncoder:
             elif kind == TEXT and vectors:
                 words = _pieces(items.columns[name], kind).explode().drop_nulls().unique().sort()
                 file_vectors = read_vectors(vectors, words.to_list())
-                values, matrix = words.filter(pl.Series(file_vectors.known)), file_vectors.matrix[file_vectors.known]
+                values = words.filter(pl.Series(file_vectors.known))
+                matrix = file_vectors.matrix[file_vectors.known]
                 encoders.append(ColumnEncoder(name, kind, tuple(values), vectors=matrix))
             elif kind in (NUMBER, TIME):
                 numbers = column.cast(pl.Float64).drop_nulls().to_numpy()
@@ -199,14 +202,17 @@ class KnownItems:
     """
 
     def __init__(self, items: Items, encoder: FeatureEncoder, embeddings: Mapping[str, Vectors]) -> None:
-        self.items, self.encoder, self.embeddings = items, encoder, embeddings
+        self.items = items
+        self.encoder = encoder
+        self.embeddings = embeddings
         self.titles = items.titles()
 
     def contents(self) -> dict[str, bytes]:
         """Return the files of a model folder that hold the item table, its encoder and the embeddings."""
         table = io.BytesIO()
         self.items.columns.select(self.items.ids.alias(_ID), pl.all()).write_parquet(table)
-        items, embeddings = self.items, dict(self.embeddings)
+        items = self.items
+        embeddings = dict(self.embeddings)
         description = _Description(dict(items.kinds), items.title, items.id_column, self.encoder.columns, embeddings)
         tree, tensors = pack(description)
         described = json.dumps(tree, ensure_ascii=False).encode()

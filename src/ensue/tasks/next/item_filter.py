@@ -25,11 +25,15 @@ from ensue.vocabulary import FIRST, Vocabulary
 if TYPE_CHECKING:  # imports scipy
     from ensue.tasks.next.item_similarity import ItemSimilarity
 
-MAX_SCORED, MIN_SHARE, MAX_SHARED = 8192, 20, 2**17
+MAX_SCORED = 8192
+MIN_SHARE = 20
+MAX_SHARED = 2**17
 """An index scores all permitted items where these are at most ``MAX_SCORED``: to search takes longer. Of a large
 catalogue it scores more, one in ``MIN_SHARE`` items, since the best of all is hardly ever among those; at most
 ``MAX_SHARED``."""
-MAX_CACHED, MAX_CACHED_BYTES, MIN_CACHED_ITEMS = 32, 2**28, 256
+MAX_CACHED = 32
+MAX_CACHED_BYTES = 2**28
+MIN_CACHED_ITEMS = 256
 """Masks that are cached, and their bytes, at most; ids of a list that is cached, at least."""
 MAX_FILTERS = 20
 """Filters of a request, at most."""
@@ -80,7 +84,8 @@ class Rules(NamedTuple):
         """
         if len(filters) > MAX_FILTERS:
             raise DataError(f"{len(filters)} filters exceed the limit of {MAX_FILTERS}; join them by and")
-        excluded, allowed = ((exclude,) if exclude else ()), (() if allow is None else (allow,))
+        excluded = (exclude,) if exclude else ()
+        allowed = () if allow is None else (allow,)
         return cls(excluded, allowed, tuple(filters), now, tuple((max_per or {}).items()), diversify)
 
 

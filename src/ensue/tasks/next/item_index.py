@@ -51,12 +51,15 @@ WANTED = 0.99
 SAMPLE = 4096
 """Ids by which the sum over the rest of the catalogue is estimated."""
 FILE = "items.safetensors"
-LEARNED, ROUNDS = 64, 8
+LEARNED = 64
+ROUNDS = 8
 """Rows a list from which its centroid is learned, and rounds of that."""
 BLOCK = 2**16
 """Rows at once."""
 
-WORDS, BITS, PAIR = 16, 4, 2
+WORDS = 16
+BITS = 4
+PAIR = 2
 """Words of the quantiser for each pair of numbers, and the bits that name one."""
 
 Vectors = npt.NDArray[np.float32]
@@ -98,7 +101,8 @@ class ItemIndex:
     """
 
     def __init__(self, index: Any, facts: IndexFacts) -> None:
-        self._index, self.facts = index, facts
+        self._index = index
+        self.facts = facts
         self.sample = torch.from_numpy(
             np.unique(np.linspace(FIRST, FIRST + facts.items - 1, facts.sample).astype(np.int64))
         )
@@ -149,10 +153,13 @@ class ItemIndex:
             ``list`` (items,) and its ``codes`` (items, bytes), two words to a byte.
         """
         faiss = import_faiss()
-        index, words = self._index, faiss.vector_to_array(self._index.pq.centroids)
+        index = self._index
+        words = faiss.vector_to_array(self._index.pq.centroids)
         inverted_lists = faiss.downcast_InvertedLists(index.invlists)
-        packer, size = inverted_lists.packer, index.pq.code_size
-        lists, codes = np.empty(index.ntotal, np.int32), np.empty((index.ntotal, size), np.uint8)
+        packer = inverted_lists.packer
+        size = index.pq.code_size
+        lists = np.empty(index.ntotal, np.int32)
+        codes = np.empty((index.ntotal, size), np.uint8)
         for number in range(index.nlist):
             if not (length := inverted_lists.list_size(number)):
                 continue
@@ -211,7 +218,8 @@ class ItemIndex:
         faiss.copy_array_to_vector(np.ascontiguousarray(words).ravel(), plain.pq.centroids)
         plain.by_residual = plain.is_trained = True
         rows = np.argsort(lists, kind="stable")
-        sorted_codes, bounds = codes[rows], np.searchsorted(lists[rows], np.arange(facts.lists + 1)).tolist()
+        sorted_codes = codes[rows]
+        bounds = np.searchsorted(lists[rows], np.arange(facts.lists + 1)).tolist()
         for number, (low, high) in enumerate(pairwise(bounds)):
             if low < high:
                 entries = faiss.swig_ptr(rows[low:high]), faiss.swig_ptr(sorted_codes[low:high])
@@ -235,15 +243,19 @@ def make_index(product: Product, num_ids: int, total: Callable[[ItemIndex], Tens
     """
     faiss = import_faiss()
     faiss.omp_set_num_threads(kernels.num_threads())
-    items, queries = num_ids - FIRST, _queries(product)
+    items = num_ids - FIRST
+    queries = _queries(product)
     lists = max(1, min(round(items**0.5), items // LEARNED))
     width = queries.shape[1]
     index = faiss.index_factory(width, f"IVF{lists},PQ{width // PAIR}x{BITS}fs", faiss.METRIC_INNER_PRODUCT)
     index.by_residual = True  # codes of what a centroid leaves: half as many lists and candidates then do
-    index.cp.niter, index.cp.seed, index.cp.max_points_per_centroid = ROUNDS, 0, LEARNED
+    index.cp.niter = ROUNDS
+    index.cp.seed = 0
+    index.cp.max_points_per_centroid = LEARNED
     sampled_ids = torch.arange(FIRST, num_ids, max(1, items // (LEARNED * lists)))
     index.train(_rows(product, sampled_ids))
-    best, sums = np.full((len(queries), LISTED), -np.inf, np.float32), np.full(len(queries), -np.inf)
+    best = np.full((len(queries), LISTED), -np.inf, np.float32)
+    sums = np.full(len(queries), -np.inf)
     names = np.zeros((len(queries), LISTED), np.int64)
     for first, rows in _blocks(product, num_ids):
         index.add(rows)
@@ -272,7 +284,8 @@ def make_index(product: Product, num_ids: int, total: Callable[[ItemIndex], Tens
 def _tuned(index: Any, queries: Vectors, names: Ids, lists: int) -> tuple[int, int, float]:
     """Return the number of lists to search and of candidates to score, and their recall."""
     faiss = import_faiss()
-    recall, candidates = 0.0, CANDIDATES
+    recall = 0.0
+    candidates = CANDIDATES
     for candidates in (CANDIDATES, 2 * CANDIDATES, 4 * CANDIDATES):
         probed = min(8, lists)
         while True:

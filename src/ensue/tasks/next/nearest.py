@@ -97,9 +97,11 @@ class ProductScores:
         """Return the scores of some histories."""
         targets = self.rows[rows]
         filled = targets >= 0
-        chosen, numbers = targets[filled], torch.full_like(targets, -1)
+        chosen = targets[filled]
+        numbers = torch.full_like(targets, -1)
         numbers[filled] = torch.arange(len(chosen))
-        product, cells = self.product, self.product.cells
+        product = self.product
+        cells = self.product.cells
         if cells is not None:
             # Cells are numbered target x ids + id: those of a target lie side by side, and get its new number.
             bounds = torch.searchsorted(cells[0], torch.stack([chosen, chosen + 1]) * self.num_ids).T.tolist()
@@ -162,7 +164,8 @@ class Nearest:
     def best(self, k: int, filters: Sequence[ItemFilter | None]) -> tuple[Tensor, Tensor]:
         """Return the ids and the scores of the ``k`` best permitted items of each history, falling; -inf beyond."""
         k = min(k, self.product_scores.num_ids)
-        best_ids, best = torch.zeros(len(filters), k, dtype=torch.int64), torch.full((len(filters), k), -torch.inf)
+        best_ids = torch.zeros(len(filters), k, dtype=torch.int64)
+        best = torch.full((len(filters), k), -torch.inf)
         for rows, item_filter in rows_by_filter(filters):
             ids, scores = self.ids[rows], self.scores[rows]
             if item_filter is not None:
@@ -244,9 +247,11 @@ def _search(
     totals_only: bool = False,
 ) -> Tensor:
     """Return (histories, num) ids that the index finds; the most popular ones for histories without events."""
-    size, probed = num, None
+    size = num
+    probed = None
     if totals_only:
-        size, probed = max(1, num // 2), max(1, index.facts.probed // PROBED_FOR_TOTALS)
+        size = max(1, num // 2)
+        probed = max(1, index.facts.probed // PROBED_FOR_TOTALS)
     bits = None if item_filter is None else np.packbits(item_filter.mask[FIRST:], bitorder="little")
     nearest_ids = index.search(product_scores.product, size, probed=probed, bits=bits)
     if bool(product_scores.filled.all()):
@@ -262,7 +267,9 @@ def _search(
 
 def _unindexed(index: ItemIndex, product_scores: ProductScores, num: int) -> Iterator[Tensor]:
     """Yield (histories, …) ids beside what the index finds: later ones, what is added to, what came lately."""
-    product, num_ids, filled = product_scores.product, product_scores.num_ids, product_scores.filled
+    product = product_scores.product
+    num_ids = product_scores.num_ids
+    filled = product_scores.filled
     first = index.facts.items + FIRST
     if num_ids > first:
         late = torch.arange(first, num_ids).expand(len(filled), -1)
@@ -271,7 +278,8 @@ def _unindexed(index: ItemIndex, product_scores: ProductScores, num: int) -> Ite
             late = late.gather(1, scores.topk(num, dim=1).indices)
         yield late
     if product.cells is not None and len(product.cells[0]):
-        target, id = product.cells[0] // num_ids, product.cells[0] % num_ids
+        target = product.cells[0] // num_ids
+        id = product.cells[0] % num_ids
         column = torch.arange(len(target)) - torch.searchsorted(target, target)
         padded = torch.zeros(len(product.queries), int(column.max()) + 1, dtype=torch.int64)
         padded[target, column] = id

@@ -48,7 +48,10 @@ class CandidateEntries(NamedTuple):
     def of(cls, target: Index, value: Index, distance: Index, known: Mask, repeats: RepeatShares) -> CandidateEntries:
         """Candidates by shares of distances, given all values of histories, ``known`` to the model or not."""
         order = np.lexsort((distance, target))
-        target, value, distance, known = target[order], value[order], distance[order], known[order]
+        target = target[order]
+        value = value[order]
+        distance = distance[order]
+        known = known[order]
         lone, any_value = (repeats.shares(distance, lone=lone).astype(np.float64) for lone in (True, False))
         targets, which = np.unique(target, return_inverse=True)
         own = np.bincount(which, lone * ~known, len(targets))
@@ -93,7 +96,8 @@ def of_targets(data: Histories, repeats: RepeatShares) -> CandidateEntries:
 
     Those have ids from ``len(vocabulary)`` on. UNKNOWN names no value, so it is no candidate.
     """
-    owner, unknown = data.sequence_index(), data.ids >= len(data.vocabulary)
+    owner = data.sequence_index()
+    unknown = data.ids >= len(data.vocabulary)
     span, _, _ = spans(data, owner)
     (events,) = np.nonzero((span > 0) & (np.bincount(owner, unknown, len(data)) > 0)[owner] & (data.ids != UNKNOWN))
     lengths = np.minimum(span[events], FARTHEST)
@@ -112,8 +116,10 @@ def of_records(records: Sequence[History], unknown: Mask, repeats: RepeatShares,
         repeats: what is counted.
         least: how many columns there are at least.
     """
-    values, lengths = [value for record in records for value in record.values], [len(one.values) for one in records]
-    stops, owner = np.cumsum(lengths, dtype=np.int64), np.repeat(np.arange(len(records)), lengths)
+    values = [value for record in records for value in record.values]
+    lengths = [len(one.values) for one in records]
+    stops = np.cumsum(lengths, dtype=np.int64)
+    owner = np.repeat(np.arange(len(records)), lengths)
     names = Vocabulary(values)
     _, latest = np.unique((owner * len(names) + names.ids(values))[::-1], return_index=True)
     event = len(values) - 1 - latest

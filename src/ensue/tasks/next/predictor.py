@@ -142,8 +142,10 @@ def files(state: NextState) -> Contents:
 
 def restore(state: NextState, fitted: FittedNext, folder: Path) -> None:
     """Give a new state the fitted values, the network, the item table and the index of a folder."""
-    state.vocabulary, state.training_hashes = fitted.vocabulary, fitted.training_hashes
-    state.length_delay, state.reservoir = fitted.length_delay, fitted.reservoir
+    state.vocabulary = fitted.vocabulary
+    state.training_hashes = fitted.training_hashes
+    state.length_delay = fitted.length_delay
+    state.reservoir = fitted.reservoir
     state.counting = {**fitted.baselines}
     if state.model_name in COUNTING:
         state.model = state.counting[state.model_name]
@@ -175,7 +177,8 @@ def stored_data(summary: Mapping[str, Any]) -> list[str]:
         if shared:
             one = f"only runs of events that at least {shared['threshold']} people share are"
         return [f"- no single sessions: weights, and sums over all sessions ({sums}); {one}."]
-    num, lines = summary["facts"]["remembered"], []
+    num = summary["facts"]["remembered"]
+    lines = []
     if shared:
         lines.append(
             f"- only runs of events that at least {shared['threshold']} people share: what follows stores only "

@@ -31,7 +31,8 @@ from ensue.tasks.next.item_columns import ItemColumns
 if TYPE_CHECKING:  # imports scipy
     from ensue.tasks.next.item_similarity import ItemSimilarity
 
-POOL, MIN_POOL = 10, 100
+POOL = 10
+MIN_POOL = 100
 """Candidates per choice, and in all, at least."""
 SMOOTHING = 0.01
 """Weight of p in q, so that KL is finite where no chosen item has a value."""

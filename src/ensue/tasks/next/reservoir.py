@@ -101,14 +101,18 @@ class Reservoir:
 
     def part(self, num: int, seed: int) -> tuple[Histories, Reservoir]:
         """Return a sample as :meth:`draw` does, and a reservoir of the others; this one is unchanged."""
-        drawn, rest = self._drawn(num, seed), copy(self)
+        drawn = self._drawn(num, seed)
+        rest = copy(self)
         mask = np.ones(len(self), np.bool_)
         mask[drawn] = False
         rest.keep(mask)
         return self.histories.select(drawn), rest
 
     def _store(self, histories: Histories, keys: npt.NDArray[np.uint64]) -> None:
-        self.ids, self.offsets, self.times, self.keys = histories.ids, histories.offsets, histories.times, keys
+        self.ids = histories.ids
+        self.offsets = histories.offsets
+        self.times = histories.times
+        self.keys = keys
 
     def _new_keys(self, num: int) -> npt.NDArray[np.uint64]:
         stream = scrambled(np.array([self.seed], np.uint64))

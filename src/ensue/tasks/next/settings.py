@@ -35,7 +35,8 @@ class SharedSettings(Settings):
     """Name or folder of a sentence-transformers model that encodes the texts of an item table."""
 
 
-AUTO, SAMPLED = "auto", "sampled"
+AUTO = "auto"
+SAMPLED = "sampled"
 
 
 @dataclass(frozen=True, kw_only=True)

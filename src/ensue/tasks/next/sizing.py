@@ -42,9 +42,11 @@ def training_bytes(make: Callable[[int], nn.Module], num_ids: int, *, least: int
         num_ids: the size that is asked about.
         least: the smallest number of ids that a network may have.
     """
-    small, larger = make(least), make(least + 1)
+    small = make(least)
+    larger = make(least + 1)
     sparse = optimizers.by_row(larger)
-    total, tables = 0, [0]
+    total = 0
+    tables = [0]
     for (_, few), (_, more) in zip(small.named_parameters(), larger.named_parameters(), strict=True):
         size = (few.numel() + (num_ids - least) * (more.numel() - few.numel())) * more.element_size()
         total += size * (3 if more in sparse else 4)
@@ -119,7 +121,8 @@ def lines(state: NextState) -> Iterator[str]:
         SettingError: it cannot fit into memory.
     """
     num_values = len(state.vocabulary) - FIRST
-    settings, name = state.settings, state.model_name
+    settings = state.settings
+    name = state.model_name
     if isinstance(settings, SoftmaxSettings) and settings != state.stated[name][0]:
         yield (
             f"{num_values:,} values: {name} learns a softmax over {settings.negatives:,} drawn ones a batch "
@@ -148,7 +151,8 @@ def _widths(settings: object) -> str:
 
 def memory_needed(state: NextState) -> int:
     """Bytes that a training takes beyond what is held already: weights, gradients, moments, a table to rank by."""
-    schedule, num_ids = state.schedule, len(state.vocabulary)
+    schedule = state.schedule
+    num_ids = len(state.vocabulary)
     assert schedule is not None
 
     def make_network(num: int) -> nn.Module:

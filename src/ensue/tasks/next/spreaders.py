@@ -101,7 +101,8 @@ def spreaders(
     shape = (int(histories.ids.max(initial=0)) + 1, max(len(histories), 1))
 
     def table(amounts: Floats, chosen: Index) -> sparse.csr_array:
-        rows, columns = histories.ids[chosen], cascade[chosen]
+        rows = histories.ids[chosen]
+        columns = cascade[chosen]
         return sparse.csr_array((amounts, (rows, columns)), shape=shape)  # what comes twice is summed
 
     place = np.arange(len(histories.ids)) - histories.offsets[cascade]
@@ -125,7 +126,8 @@ def spreaders(
     for person in order[taken[order] > 0].tolist():
         own = {name: _estimate(one[[person]].data, random) for name, one in tables.items()}
         times = float(totals["credit"][person] / even[person]) if leaned is not None and even[person] else None
-        value, count = histories.vocabulary.value(person), int(taken[person])
+        value = histories.vocabulary.value(person)
+        count = int(taken[person])
         found.append(Spreader(value=value, cascades=count, times_even=times, **own))
     return found
 

@@ -56,12 +56,15 @@ else:
 
 EVALUATION_SAMPLE = 30_000
 """Events at most of the held-out histories that a check ranks: a ranking of all costs as much as learning them."""
-CHECKED_SCORES, LEAST_CHECKED = 3 * 10**9, 1_000
+CHECKED_SCORES = 3 * 10**9
+LEAST_CHECKED = 1_000
 """Scores that a check makes at most, so above 100,000 items it ranks fewer events, and the lowest number of these."""
 
-MIN_NEGATIVES, NEGATIVES_PER_TARGET = 512, 8
+MIN_NEGATIVES = 512
+NEGATIVES_PER_TARGET = 8
 """Negatives of a training batch at least, and for each of its targets, where the settings draw more."""
-CONTINUED_EPOCHS, CONTINUED_RATE = 1, 0.5
+CONTINUED_EPOCHS = 1
+CONTINUED_RATE = 0.5
 """Epochs in which the network of an ensemble continues on all data, and the factor on its learning rate."""
 MAX_RESTARTED = 2_000_000
 """Steps times items up to which a refit always starts again: it takes seconds, and follows new items more closely."""
@@ -78,7 +81,8 @@ def split(state: NextState, data: Histories, valid: Histories | None) -> Split[H
     """
     require_targets(data, "training data")
     state.known_items = _known_items(state, data)
-    train, min_users = data, state.shared.min_users
+    train = data
+    min_users = state.shared.min_users
     if min_users > 1:
         train = shared_part(data, min_users, "training data")
         valid = None if valid is None else shared_part(valid, min_users, "validation data")
@@ -186,7 +190,8 @@ def _known_items(state: NextState, data: Histories) -> KnownItems | None:
         DataError: the table knows no item of the data.
     """
     items = data.items
-    vectors, encoder = state.shared.vectors, state.shared.encoder
+    vectors = state.shared.vectors
+    encoder = state.shared.encoder
     if items is None:
         if vectors or encoder:
             raise SettingError("vectors and encoder encode the texts of an item table; give items too, or remove them")
@@ -209,10 +214,12 @@ def _continues(state: NextState) -> bool:
     It does on short logs, where it has a small part in the sum, unless training again takes seconds; on 5,600 sessions
     of Diginetica both ways have the same metrics.
     """
-    training, schedule = state.metadata.training, state.schedule
+    training = state.metadata.training
+    schedule = state.schedule
     if not isinstance(state.model, CountsToo) or training is None or schedule is None:
         return False
-    is_short, cost = training["batch_size"] < schedule.batch_size, training["steps"] * len(state.vocabulary)
+    is_short = training["batch_size"] < schedule.batch_size
+    cost = training["steps"] * len(state.vocabulary)
     return state.model.idle or (is_short and cost > MAX_RESTARTED)
 
 
@@ -356,7 +363,8 @@ def train_once(
     parts = [part.encode(state.vocabulary, drop_unknown=True) for part in (data, valid) if part is not None]
     for part, where in zip(parts, ("training data", "validation data"), strict=False):
         require_targets(part, where)
-    windows, sample = Windows(parts[0], network.reach), _evaluation_sample(parts[-1], len(state.vocabulary))
+    windows = Windows(parts[0], network.reach)
+    sample = _evaluation_sample(parts[-1], len(state.vocabulary))
     schedule = state.schedule.fitted(len(windows), windows.targets)
     if like is not None and like.training is not None:
         schedule = replace(state.schedule.sized(like.training["batch_size"]), epochs=like.epochs)

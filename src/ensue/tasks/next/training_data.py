@@ -16,7 +16,8 @@ from ensue.tasks.next.settings import SharedSettings
 
 COUNTED = "sessions; all sessions of one user count as one"
 """Unit of the k-anonymity threshold."""
-MIN_REPEAT_SHARE, MIN_IMMEDIATE_REPEAT_SHARE = 0.05, 0.2
+MIN_REPEAT_SHARE = 0.05
+MIN_IMMEDIATE_REPEAT_SHARE = 0.2
 """Shares from which repeats, and immediate repeats, may be recommended."""
 
 

@@ -55,7 +55,8 @@ def true_pairs(explanation: Explanation, edges: Collection[tuple[str, str]]) -> 
 
 def compare(explanation: Explanation, edges: Collection[tuple[str, str]]) -> Compared:
     """One history; nothing is counted where the model weighs nothing between events."""
-    pairs, found = set(true_pairs(explanation, edges)), Compared()
+    pairs = set(true_pairs(explanation, edges))
+    found = Compared()
     for event, weights in enumerate(explanation.dependency):
         true = [(earlier, event) in pairs for earlier in range(event)]
         if any(true) and not all(true):

@@ -117,7 +117,8 @@ def _lengthen(state: NextState, name: str, rows: Tensor) -> None:
     if tensor.dim() == 1:
         rows = tensor.data[FIRST:].min().expand(len(rows))  # as ``grow`` has it, the lowest bias of this moment
     optimizer = state.optimizer  # which may come from the folder now, where the moments have the rows of before
-    tensor.data, tensor.grad = _longer(tensor.data, rows), None
+    tensor.data = _longer(tensor.data, rows)
+    tensor.grad = None
     moments = optimizer.state.get(tensor, {}) if optimizer else {}
     for field, moment in moments.items():
         if moment.dim():
@@ -128,7 +129,8 @@ def _longer(tensor: Tensor, rows: Tensor) -> Tensor:
     """The tensor with more rows; its memory is kept as long as there is room, with some to spare when there is not."""
     if not tensor.untyped_storage().resizable():  # it stands in the model folder
         tensor = tensor.clone()
-    old, rest = len(tensor), tensor.shape[1:]
+    old = len(tensor)
+    rest = tensor.shape[1:]
     num = old + len(rows)
     if tensor.untyped_storage().nbytes() < num * rest.numel() * tensor.element_size():
         tensor.resize_((num + num // SPARE, *rest))
@@ -157,7 +159,8 @@ def count(state: NextState, data: Histories) -> None:
 
 def learn(state: NextState, histories: Histories, context: Index | None = None) -> float:
     """See :meth:`ensue.tasks.next.predictor.NextPredictor.learn`."""
-    network, schedule = state.network, state.schedule
+    network = state.network
+    schedule = state.schedule
     windows = Windows(histories, network.reach, context=context)
     if schedule is None or state.optimizer is None or not len(windows):
         return 0.0

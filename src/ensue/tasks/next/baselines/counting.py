@@ -29,7 +29,8 @@ from ensue.tasks.next.settings import CountingSettings
 from ensue.text.sparse import sparse_rows
 from ensue.vocabulary import FIRST
 
-MAX_DENSE_IDS, PAIR_COST = 2048, 64
+MAX_DENSE_IDS = 2048
+PAIR_COST = 64
 """Catalogues up to this size are scored from a full table of pairs where many occur. To add one stored pair to a score
 takes as long as to add ``PAIR_COST`` neighbouring numbers of a table."""
 PAIRS = 2**20
@@ -179,7 +180,8 @@ class Cooccurrence(Popularity):
     def count(self, histories: Histories) -> None:
         """Add the events and pairs of encoded histories, the pairs of some earlier ids at a time."""
         super().count(histories)
-        ids, num_ids = histories.ids, self.num_ids
+        ids = histories.ids
+        num_ids = self.num_ids
         # Number of events that follow each event within the gap: of a history of 4 and gap 2 it is 2 2 1 0.
         ends = histories.offsets[1:][histories.sequence_index()]
         followed = np.minimum(ends - np.arange(len(ids)) - 1, self.gap)
@@ -341,7 +343,8 @@ def _pair_sums(ids: Ids, events: Index, followed: Index, num_ids: int) -> tuple[
         num_ids: a pair is earlier id x ``num_ids`` + later id.
     """
     # Ids 5 7 5, each with all that follow: followed [2 1 0], gaps [1 2 1], pairs 5-7, 5-5, 7-5 as first x ids + second.
-    gap, gap_limit = ranges(np.ones_like(followed), followed), int(followed.max(initial=0)) + 1
+    gap = ranges(np.ones_like(followed), followed)
+    gap_limit = int(followed.max(initial=0)) + 1
     pairs = np.repeat(ids[events].astype(np.int64) * num_ids, followed) + ids[np.repeat(events, followed) + gap]
     keys = np.sort(pairs * gap_limit + gap)  # the gap is sorted too, so that the sums do not depend on the log's order
     pairs = keys // gap_limit

@@ -35,15 +35,18 @@ from ensue.tasks.next.dataset import Windows
 if TYPE_CHECKING:  # to predict imports it only where these counts are asked
     from scipy.sparse import csr_array
 
-GAP, PAST = 10, 20
+GAP = 10
+PAST = 20
 """Maximum distance of the events of a pair, and number of latest events whose pairs are scored from."""
 MAX_TARGETS = 5000
 """Held-out targets, the latest, by which the numbers are chosen."""
 STEPS = 60
 """Steps of the search for the numbers."""
-LEAST, LEFT = 1e-9, 0.02
+LEAST = 1e-9
+LEFT = 0.02
 """No probability is taken for less than the first, and so much is left to what the history does not hold."""
-PULL, FURTHEST = 1e-4, 12.0
+PULL = 1e-4
+FURTHEST = 12.0
 """Both keep a number finite of which the data says nothing."""
 
 
@@ -64,7 +67,9 @@ class Numbers(NamedTuple):
 
 START = (0.5, 0.5, 0.7, 0.3, 2.0, 0.3, 0.1)
 """Start of the search, with ``rate`` in median gaps; used as it is if nothing can be held out."""
-LATELY, PRIOR, BACKWARD = 3, 4, 5
+LATELY = 3
+PRIOR = 4
+BACKWARD = 5
 """Positions in :class:`Numbers`."""
 NUM_PROBABILITIES = 4
 """The first numbers are between 0 and 1, the others above 0."""
@@ -141,7 +146,8 @@ class Observed(NamedTuple):
             gradient = 2 * PULL * point / len(point) - inner * np.array(derivatives)
             return PULL * float((point**2).mean()) - likelihood, gradient
 
-        probabilities, positive = np.array(START[:NUM_PROBABILITIES]), np.array(START[NUM_PROBABILITIES:])
+        probabilities = np.array(START[:NUM_PROBABILITIES])
+        positive = np.array(START[NUM_PROBABILITIES:])
         begin = np.concatenate([np.log(probabilities / (1 - probabilities)), np.log(positive)])
         bounds = [(-FURTHEST, FURTHEST)] * len(begin)
         result = minimize(loss, begin, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": STEPS})
@@ -248,7 +254,8 @@ class Interpolated(Cooccurrence):
         since = np.arange(self.latest)
         event = positions[:, None] - since
         values = np.where(event >= begins[:, None], held_out.ids[np.maximum(event, 0)], 0).astype(np.int64)
-        unit, seconds = 1.0, np.zeros(values.shape)
+        unit = 1.0
+        seconds = np.zeros(values.shape)
         if held_out.timed:
             elapsed = held_out.times[positions][:, None] - held_out.times[np.maximum(event, 0)]
             seconds = np.where(values > 0, elapsed, 0)

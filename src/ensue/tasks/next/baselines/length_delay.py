@@ -21,7 +21,9 @@ from ensue.nn.validation import require_counts, require_table
 Counts = npt.NDArray[np.float32]
 SHARES = (0.1, 0.5, 0.9)
 """Quantiles of the delay: the middle 80 % and the median."""
-SIZES, GAPS, OCTAVE = 64, 80, 2.0
+SIZES = 64
+GAPS = 80
+OCTAVE = 2.0
 """Classes of a history's size, of a gap, and how many of those double it."""
 PRIOR = 5.0
 """Histories that a class is thought to have seen beside its own, which ended as often as all do."""
@@ -75,7 +77,8 @@ class LengthDelayModel:
 
     def count(self, histories: Histories) -> None:
         """Add whole histories; one that holds nothing says nothing."""
-        owner, lengths = histories.sequence_index(), histories.lengths
+        owner = histories.sequence_index()
+        lengths = histories.lengths
         reached = sizes(np.arange(len(histories.ids)) - histories.offsets[owner] + 1)
         self.reached += np.bincount(reached, minlength=SIZES)
         self.ended += np.bincount(sizes(lengths[lengths > 0]), minlength=SIZES)

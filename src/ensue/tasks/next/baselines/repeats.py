@@ -96,7 +96,8 @@ class RepeatShares:
             histories: to add.
             totals: (ids,) how often each value occurs in all that was counted, these histories among them.
         """
-        owner, ids = histories.sequence_index(), histories.ids
+        owner = histories.sequence_index()
+        ids = histories.ids
         span, again, own = spans(histories, owner)
         lone = own == totals[ids]
         self.held += [np.count_nonzero(~again), np.count_nonzero(lone & ~again)]
@@ -149,7 +150,8 @@ def spans(histories: Histories, owner: Index) -> tuple[Index, np.ndarray, Index]
 
     The history 5 7 5 9 has spans 2 2 1 0: at the third step both 5 and 7 stand before the target, two and one away.
     """
-    ids, events = histories.ids, np.arange(len(histories.ids))
+    ids = histories.ids
+    events = np.arange(len(histories.ids))
     keys = owner * (int(ids.max(initial=0)) + 1) + ids
     order = np.argsort(keys, kind="stable")
     _, group, sizes_of = np.unique(keys[order], return_inverse=True, return_counts=True)

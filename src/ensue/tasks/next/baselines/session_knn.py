@@ -134,7 +134,9 @@ class VSKNN(ItemCounts):
     def _store(self, mask: npt.NDArray[np.bool_]) -> None:
         """Store some of the entries alone; a session without any goes."""
         lengths = np.bincount(self.sessions_of_entries()[mask])
-        self.items, self.starts, self._postings = self.items[mask], offsets_of(lengths[lengths > 0]), None
+        self.items = self.items[mask]
+        self.starts = offsets_of(lengths[lengths > 0])
+        self._postings = None
 
     def _store_looked_up(self, owner: Index, items: Ids) -> None:
         """Store the sessions that some item looks up, given the session and the item of all entries, in order."""
@@ -150,7 +152,8 @@ class VSKNN(ItemCounts):
         used = np.zeros(int(owner.max(initial=-1)) + 1, np.bool_)
         used[owner[is_looked_up]] = True
         mask = used[owner]
-        self.items, self._postings = items[mask].astype(np.int32), None
+        self.items = items[mask].astype(np.int32)
+        self._postings = None
         self.starts = offsets_of(np.bincount(owner[mask], minlength=len(used))[used])
 
     def grow(self, num_ids: int) -> Self:

@@ -81,7 +81,8 @@ LEAST = 0.02
 """The network's say at least: it orders what no other part knows."""
 CANDIDATES = 50
 """Candidates with which a target is compared; more of them, and the first ranks count for less (same data)."""
-ENOUGH, FOLDS = 1_000, 5
+ENOUGH = 1_000
+FOLDS = 5
 """With fewer held-out targets than the first, numbers of counts alone are learned from as many parts of all as well."""
 
 
@@ -135,7 +136,8 @@ class Blend(nn.Module):
     def grow(self, num_ids: int) -> Blend:
         """Return this model resized for more items; a new item starts at random and is in no past session."""
         grown = Blend(self.settings, num_ids)
-        grown.network, grown.memory = self.network.grow(num_ids), self.memory.grow(num_ids)
+        grown.network = self.network.grow(num_ids)
+        grown.memory = self.memory.grow(num_ids)
         grown.take(self)
         grown.beside[: len(self.beside)] = self.beside
         return grown
@@ -159,7 +161,8 @@ class Blend(nn.Module):
             return table
         state = [self.lean._version, self.beside._version, self.beside.data_ptr()]
         if self._leaning is None or self._leaning[0] is not table or self._leaning[1] != state:
-            dim, temperature = self.settings.dim, self.settings.temperature
+            dim = self.settings.dim
+            temperature = self.settings.temperature
             leaning = functional.normalize(table[:, :dim] * temperature + self.lean * self.beside, dim=1) / temperature
             self._leaning = table, state, torch.cat([leaning.T, table[:, dim:].T]).T
         return self._leaning[2]
@@ -183,7 +186,10 @@ class Blend(nn.Module):
     def product(self, batch: Batch) -> Product:
         """Return the terms of :meth:`forward`: those common to all sessions as a bias, the others as cells."""
         sessions, own = self.network.encode(batch)
-        weights, bias, cells, sums = own * self.scale, None, [torch.empty(0, dtype=torch.int64)], [torch.empty(0)]
+        weights = own * self.scale
+        bias = None
+        cells = [torch.empty(0, dtype=torch.int64)]
+        sums = [torch.empty(0)]
         for popular, cell, added, heard in self._parts(batch):
             weights = weights if heard is None else weights + heard
             bias = bias if popular is None else self.mix * popular
@@ -212,7 +218,8 @@ class Blend(nn.Module):
     def rows(self, ids: Tensor | slice) -> Tensor:
         """(…, dim + counts) the network's candidates, leaning, of some ids."""
         rows = self.network.candidates(ids)
-        own, counts = rows[..., : self.settings.dim] * self.settings.temperature, rows[..., self.settings.dim :]
+        own = rows[..., : self.settings.dim] * self.settings.temperature
+        counts = rows[..., self.settings.dim :]
         leaning = functional.normalize(own + self.lean * rows_of(self.beside, ids), dim=-1) / self.settings.temperature
         return torch.cat([leaning, counts], dim=-1)
 
@@ -251,7 +258,9 @@ class Blend(nn.Module):
             return self._recalled[number]
         # Every neighbour lists all its items: a few targets at a time bound the memory that these lists take.
         device = batch.ids.device
-        cells, shares, parts = list[Tensor](), list[Tensor](), list[Tensor]()
+        cells = list[Tensor]()
+        shares = list[Tensor]()
+        parts = list[Tensor]()
         num_targets = 0
         for part in batch.arrays().split(AT_ONCE):
             cell, share, weights = map(torch.from_numpy, self.memory.sessions.score(part))
@@ -274,7 +283,8 @@ class Blend(nn.Module):
 
     def _follow(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Row x ids + item of what followed the latest event in the past, and what it adds at step 1."""
-        latest, counts = batch.ids[batch.target_mask].cpu().numpy(), self.memory.following
+        latest = batch.ids[batch.target_mask].cpu().numpy()
+        counts = self.memory.following
         row, entry = entries_of(counts.rows, latest)
         share = counts.counts[entry] / counts.row_totals()[latest][row]
         cell = torch.from_numpy(row * counts.num_ids + counts.columns[entry])
@@ -287,12 +297,14 @@ class Blend(nn.Module):
             (ids,) the logarithm of its popularity; row x ids + item of what they know more of, and what that adds to
             the logarithm; and each event's part in it.
         """
-        device, counts = batch.ids.device, self.memory.interpolated
+        device = batch.ids.device
+        counts = self.memory.interpolated
         factor, cells, shares, heard = map(torch.from_numpy, counts.parts(batch.arrays()))
         popular = torch.from_numpy(counts.back()).log().clamp(min=NEVER)
         cell, place = torch.unique(cells, return_inverse=True)
         added = torch.zeros(len(cell)).index_add_(0, place, shares)
-        row, item = cell // len(popular), cell % len(popular)
+        row = cell // len(popular)
+        item = cell % len(popular)
         added = (added / (factor[row] * popular[item].exp())).log1p_()
         return popular.to(device), cell.to(device), added.to(device), heard.to(device)
 
@@ -320,7 +332,8 @@ class Blend(nn.Module):
     def _choose(self, learned: Histories, valid: Histories, *, hide: bool) -> None:
         """Choose the weight of co-occurring items, then all others; twice, for they decide who the candidates are."""
         self.eval()
-        tried, hidden = drawn(self, valid, self.weight.device), valid if hide else None
+        tried = drawn(self, valid, self.weight.device)
+        hidden = valid if hide else None
         self._recalled = {}  # to find them takes longest, and no number changes them
         self._set(torch.tensor([1.0, 1.0, *(0.0 for _ in PRIOR[2:])]))
         gains: dict[float, float] = {}
@@ -366,7 +379,8 @@ class Blend(nn.Module):
         """
         found = [torch.zeros(0, 1 + CANDIDATES, len(PRIOR))]
         for positions, batch in tried:
-            scores, targets = self(batch).scores.cpu(), batch.targets.cpu()[:, None]
+            scores = self(batch).scores.cpu()
+            targets = batch.targets.cpu()[:, None]
             if hidden is not None:
                 hide_seen(scores.numpy(), hidden, positions)
             own = scores.gather(1, targets)
@@ -403,7 +417,8 @@ def _neighbour_means(past: VSKNN, vectors: Tensor) -> Tensor:
         past: the sessions.
         vectors: (ids, dim) of all items.
     """
-    items, owner = torch.from_numpy(past.items).long(), torch.from_numpy(past.sessions_of_entries())
+    items = torch.from_numpy(past.items).long()
+    owner = torch.from_numpy(past.sessions_of_entries())
     lengths = torch.from_numpy(np.diff(past.starts))
     # The sum over each session, then over the sessions of each item, which leaves the item itself out.
     sessions = torch.zeros(len(lengths), vectors.shape[1]).index_add_(0, owner, vectors[items])

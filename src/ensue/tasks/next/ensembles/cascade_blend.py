@@ -73,13 +73,16 @@ START = (0.2, 0.6, 0.2, 0.4, 0.2, 0.2, 0.0, 0.8, 0.0, 0.3, 0.2, 0.2, 0.2, 0.1) +
 """The weights that it begins with, half of them; the other half is the best floor's."""
 LEAST = -20.0
 """Logarithms of shares are taken for at least this."""
-FLOOR, HIGH = 1e-4, 1e-2
+FLOOR = 1e-4
+HIGH = 1e-2
 """Shares of what the counts say well below these count as nothing, or as little."""
 TRIED = 10_000
 """Held-out targets, drawn at random, from which the mixture is learned."""
 AT_ONCE = 16
 """Held-out windows that are looked at at once."""
-JUDGED, FOLDS, ERRORS = 1000, 4, 2.0
+JUDGED = 1000
+FOLDS = 4
+ERRORS = 2.0
 """On so many of them, in so many parts, no floor may be better by more than so many standard errors."""
 CANDIDATES = 100
 """Candidates with which a target is compared then: the highest, and as many of the others, which stand for all."""
@@ -138,8 +141,10 @@ class CascadeBlend(nn.Module):
     def grow(self, num_ids: int) -> CascadeBlend:
         """Return this model resized for more users, whom nobody has followed yet."""
         grown = CascadeBlend(self.settings, num_ids)
-        grown.network, grown.memory = self.network.grow(num_ids), self.memory.grow(num_ids)
-        grown.mixture, grown.mixed = self.mixture, self.mixed
+        grown.network = self.network.grow(num_ids)
+        grown.memory = self.memory.grow(num_ids)
+        grown.mixture = self.mixture
+        grown.mixed = self.mixed
         return grown
 
     def loss(self, batch: Batch) -> Tensor:
@@ -155,7 +160,8 @@ class CascadeBlend(nn.Module):
         if not float(self.mixed) or not len(self.memory.ids):
             return expected
         mixture, (dependency, influence) = self.mixture.cpu(), expected.weights
-        scores, said = expected.scores, torch.zeros_like(influence, device="cpu")
+        scores = expected.scores
+        said = torch.zeros_like(influence, device="cpu")
         for targets, rows, part in self._parts(batch.arrays()):
             network = scores[targets].cpu()
             known = self._features(part, network)
@@ -184,7 +190,8 @@ class CascadeBlend(nn.Module):
         if valid is not None:
             self._mix(valid, hide=not repeats(learned))
         elif isinstance(earlier, CascadeBlend):
-            self.mixture, self.mixed = earlier.mixture, earlier.mixed
+            self.mixture = earlier.mixture
+            self.mixed = earlier.mixed
 
     @torch.no_grad()
     def remember(self, histories: Histories) -> None:
@@ -193,7 +200,8 @@ class CascadeBlend(nn.Module):
 
     def _parts(self, batch: PaddedBatch) -> Iterator[tuple[slice, slice, PaddedBatch]]:
         """Yield a few target steps at a time: which they are, the rows of their histories, and these histories."""
-        past, window = self.memory, self.settings.window or 30
+        past = self.memory
+        window = self.settings.window or 30
         row, step = batch.target_mask.nonzero()
         # Past cascades that hold any of the latest events of a step: a sum up to the step, less one up to the window.
         sums = (past.totals()[batch.ids] * batch.mask).cumsum(1)
@@ -218,10 +226,12 @@ class CascadeBlend(nn.Module):
 
         Past cascades are looked up in NumPy, wherever the network is.
         """
-        past, window = self.memory, self.settings.window or 30
+        past = self.memory
+        window = self.settings.window or 30
         heard = CoParticipation(past, window=window).score(batch)
         alike = CascadeNeighbours(past, window=window).score(batch)
-        users, listed = None, torch.empty(0, dtype=torch.bool)
+        users = None
+        listed = torch.empty(0, dtype=torch.bool)
         chosen: Tensor | slice = slice(None)
         if past.num_ids > WHOLE:
             users, listed = shortlists(network, (heard.near, alike), past.totals())
@@ -264,11 +274,16 @@ class CascadeBlend(nn.Module):
     def _mix(self, valid: Histories, *, hide: bool) -> None:
         """Learn the mixture from what was held out."""
         self.eval()
-        windows, hidden = Windows(valid, self.reach), valid if hide else None
-        num_targets, num_ids, filled = min(windows.targets, TRIED), self.memory.num_ids, 0
+        windows = Windows(valid, self.reach)
+        hidden = valid if hide else None
+        num_targets = min(windows.targets, TRIED)
+        num_ids = self.memory.num_ids
+        filled = 0
         width = 1 + min(CANDIDATES, num_ids) + CANDIDATES
-        features, added = torch.empty(len(PARTS), num_targets, width), torch.empty(num_targets, width)
-        cascades, owners = np.empty(num_targets, np.int64), valid.sequence_index()
+        features = torch.empty(len(PARTS), num_targets, width)
+        added = torch.empty(num_targets, width)
+        cascades = np.empty(num_targets, np.int64)
+        owners = valid.sequence_index()
         generator = torch.Generator().manual_seed(0)
         order = np.random.default_rng(0).permutation(len(windows))
         for low in range(0, len(order), AT_ONCE):
@@ -325,10 +340,12 @@ def _learned(features: Tensor, added: Tensor, cascades: Index) -> Mixture:
         added: (targets, 1 + candidates) as :func:`_candidates` has them.
         cascades: (targets,) the number of the cascade of each; gains within one depend on each other.
     """
-    floors, begin = features[len(KNOWN) :], torch.tensor(START) / 2
+    floors = features[len(KNOWN) :]
+    begin = torch.tensor(START) / 2
     scores = floors + added
     begin[len(KNOWN) + int((scores.logsumexp(2) - scores[..., 0]).mean(1).argmin())] += 0.5
-    parts, found = torch.arange(min(len(added), JUDGED)).chunk(FOLDS), list[Tensor]()
+    parts = torch.arange(min(len(added), JUDGED)).chunk(FOLDS)
+    found = list[Tensor]()
     for judged in parts if len(parts) > 1 else ():
         learned = torch.cat([part for part in parts if part is not judged])
         mixture = Mixture(begin)

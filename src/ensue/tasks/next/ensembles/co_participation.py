@@ -95,7 +95,9 @@ class CoParticipation:
     """
 
     def __init__(self, past: CascadeStore, *, window: int = 30, keep: int = KEEP) -> None:
-        self.past, self.window, self.keep = past, window, keep
+        self.past = past
+        self.window = window
+        self.keep = keep
 
     def score(self, batch: PaddedBatch) -> CoParticipationScores:
         """Score users by past cascades after each target step.
@@ -107,7 +109,8 @@ class CoParticipation:
         size, time = batch.mask.shape
         row, step = batch.target_mask.nonzero()
         lengths = np.minimum(step + 1, self.window)
-        target, ends = np.repeat(np.arange(len(row)), lengths), np.repeat(row * time + step, lengths)
+        target = np.repeat(np.arange(len(row)), lengths)
+        ends = np.repeat(row * time + step, lengths)
         event = ranges(row * time + step + 1 - lengths, lengths)
         asked, number = np.unique(event, return_inverse=True)
         ids = batch.ids.reshape(-1)[asked]
@@ -115,7 +118,8 @@ class CoParticipation:
         users, user = np.unique(ids, return_inverse=True)
         said = self._said(found, users, ids, times)
         heeded = (ends + 1.0 - event) ** -STEEP * found.totals[ids[number]] ** -POWER
-        cells, shape = np.stack([user[number], len(users) + number], 1), (len(row), len(users) + len(asked))
+        cells = np.stack([user[number], len(users) + number], 1)
+        shape = (len(row), len(users) + len(asked))
         near = (heeded[:, None] * [FAR, 1.0]).astype(np.float32)
         far_of = sparse_rows(target, cells[:, 0], near[:, 1], shape)
         near_of = sparse_rows(np.repeat(target, 2), cells.ravel(), near.ravel(), shape)
@@ -135,7 +139,8 @@ class CoParticipation:
             times: (events,) when they came.
         """
         far = GONE * DAY * DAYS
-        first, last = np.searchsorted(found.moments, times - far), np.searchsorted(found.moments, times + far, "right")
+        first = np.searchsorted(found.moments, times - far)
+        last = np.searchsorted(found.moments, times + far, "right")
         low, high = (np.searchsorted(found.keys, ids * (len(found.moments) + 1) + at) for at in (first, last))
         starts = np.concatenate([found.stops[users], low])
         lengths = np.concatenate([found.stops[users + 1], high]) - starts
@@ -153,7 +158,9 @@ class CoParticipation:
 
     def _postings(self) -> CascadeIndex:
         """Build the inverted index."""
-        ids, times, num_ids = self.past.ids, self.past.times, self.past.num_ids
+        ids = self.past.ids
+        times = self.past.times
+        num_ids = self.past.num_ids
         order = np.argsort(ids, kind="stable")
         stops = offsets_of(np.bincount(ids, minlength=num_ids))
         latest = order[stops[ids[order] + 1] - np.arange(len(order)) <= self.keep]
@@ -167,7 +174,8 @@ class CoParticipation:
 
     def _beside(self) -> SparseRows:
         """(events, ids) what stands at most ``window`` away in the same cascade; an event itself weighs nothing."""
-        values, starts = self.past.ids, self.past.offsets
+        values = self.past.ids
+        starts = self.past.offsets
         window = min(self.window, int(np.diff(starts).max(initial=0)))  # no cascade is longer
         places = np.arange(len(values))
         begins, ends = (np.repeat(bound, np.diff(starts)) for bound in (starts[:-1], starts[1:]))

@@ -25,7 +25,9 @@ TRIED = 20_000
 
 def drawn(model: Network, valid: Histories, device: torch.device) -> list[tuple[Index, Batch]]:
     """Windows drawn at random, of about ``TRIED`` targets: where each target step stands, and batches."""
-    windows, found, num_targets = Windows(valid, model.reach), [], 0
+    windows = Windows(valid, model.reach)
+    found = []
+    num_targets = 0
     order = np.random.default_rng(0).permutation(len(windows))
     for index in evaluation_batches(order, windows.stops - windows.target_starts, AT_ONCE):
         found.append((windows.positions(index), windows.batch(index).to(device)))
@@ -48,7 +50,8 @@ def mean_gain(model: Network, tried: list[tuple[Index, Batch]], hidden: Historie
 
 def likeliest_power(model: Network, tried: list[tuple[Index, Batch]], hidden: Histories | None) -> float:
     """Return the factor among ``POWERS`` under which the targets are likeliest among all items."""
-    sums, num_targets = torch.zeros(len(POWERS)), 0
+    sums = torch.zeros(len(POWERS))
+    num_targets = 0
     for positions, batch in tried:
         scores = model(batch).scores.cpu()
         if hidden is not None:

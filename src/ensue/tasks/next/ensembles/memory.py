@@ -75,13 +75,16 @@ class CascadeStore:
         self._store(cascades.select(cascades.lengths > 0))
 
     def _store(self, cascades: Histories) -> None:
-        self.ids, self.offsets, self.times = cascades.ids.astype(np.int32), cascades.offsets, cascades.times
+        self.ids = cascades.ids.astype(np.int32)
+        self.offsets = cascades.offsets
+        self.times = cascades.times
         self._derived = {}
 
     def grow(self, num_ids: int) -> Self:
         """Return these cascades resized for more ids."""
         grown = copy(self)
-        grown.num_ids, grown._derived = num_ids, {}
+        grown.num_ids = num_ids
+        grown._derived = {}
         return grown
 
     def cached(self, name: str, make: Callable[[], T]) -> T:

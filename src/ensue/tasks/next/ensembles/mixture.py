@@ -87,7 +87,8 @@ class Mixture(nn.Module):
         self.spread.copy_(features.std((1, 2)).clamp(min=LEAST_SPREAD))
         self._learn_line(features[:, :LINE], added[:LINE])
         tensors = [self.weights, self.inner, self.bias, self.outer]
-        generator, steps = torch.Generator().manual_seed(0), EPOCHS * -(-len(added) // BATCH)
+        generator = torch.Generator().manual_seed(0)
+        steps = EPOCHS * -(-len(added) // BATCH)
         for tensor in tensors:
             tensor.requires_grad = True
         optimizer = torch.optim.AdamW(tensors, lr=RATE, weight_decay=DECAY)
@@ -106,7 +107,8 @@ class Mixture(nn.Module):
 
     def _learn_line(self, features: Tensor, added: Tensor) -> None:
         """Make the first candidate of every row likely by w alone, not far from where it begins."""
-        begin, self.weights.requires_grad = self.weights.clone(), True
+        begin = self.weights.clone()
+        self.weights.requires_grad = True
         search = torch.optim.LBFGS([self.weights], max_iter=SEARCHED, line_search_fn="strong_wolfe")
         flat = features.flatten(1)
 
@@ -119,4 +121,5 @@ class Mixture(nn.Module):
             return lost
 
         search.step(loss)  # type: ignore[no-untyped-call]
-        self.weights.requires_grad, self.weights.grad = False, None
+        self.weights.requires_grad = False
+        self.weights.grad = None

@@ -30,15 +30,18 @@ class CascadeNeighbours:
     """
 
     def __init__(self, past: CascadeStore, *, window: int = 30) -> None:
-        self.past, self.window = past, window
+        self.past = past
+        self.window = window
 
     def score(self, batch: PaddedBatch) -> SparseRows:
         """Return M after each target step, (targets, ids)."""
         compared, held = self.past.cached("neighbours", self._matrices)
         time = batch.ids.shape[1]
         row, step = batch.target_mask.nonzero()
-        lengths, ends = np.minimum(step + 1, self.window), row * time + step
-        event, target = ranges(ends + 1 - lengths, lengths), np.repeat(np.arange(len(row)), lengths)
+        lengths = np.minimum(step + 1, self.window)
+        ends = row * time + step
+        event = ranges(ends + 1 - lengths, lengths)
+        target = np.repeat(np.arange(len(row)), lengths)
         weights = ((ends[target] + 1.0 - event) ** -0.5).astype(np.float32)
         alike = sparse_rows(target, batch.ids.reshape(-1)[event], weights, (len(row), self.past.num_ids)) @ compared
         alike.data **= POWER
@@ -46,9 +49,11 @@ class CascadeNeighbours:
 
     def _matrices(self) -> tuple[SparseRows, SparseRows]:
         """Return similarity weights of users, (ids, cascades), and memberships, (cascades, ids)."""
-        cascades, num_ids = len(self.past.offsets) - 1, self.past.num_ids
+        cascades = len(self.past.offsets) - 1
+        num_ids = self.past.num_ids
         keys = np.unique(self.past.owner() * num_ids + self.past.ids)
-        owner, value = keys // num_ids, keys % num_ids
+        owner = keys // num_ids
+        value = keys % num_ids
         held = sparse_rows(owner, value, np.ones(len(keys), np.float32), (cascades, num_ids))
         rare = np.log(cascades / np.bincount(value, minlength=num_ids)[value])
         shown = (rare / np.sqrt(np.bincount(owner, minlength=cascades)[owner])).astype(np.float32)

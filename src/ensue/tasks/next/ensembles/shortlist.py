@@ -46,5 +46,6 @@ def shortlists(network: Tensor, memories: tuple[SparseRows, ...], totals: Floats
 def _highest(memory: SparseRows, target: int) -> Index:
     """The ids of whom a memory says most, at most ``LONGEST``."""
     row = slice(memory.indptr[target], memory.indptr[target + 1])
-    ids, said = memory.indices[row].astype(np.int64), memory.data[row]
+    ids = memory.indices[row].astype(np.int64)
+    said = memory.data[row]
     return ids if len(ids) <= LONGEST else ids[np.argpartition(said, -LONGEST)[-LONGEST:]]

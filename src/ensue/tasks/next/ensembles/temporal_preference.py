@@ -52,7 +52,8 @@ class TemporalPreference:
     """
 
     def __init__(self, past: CascadeStore, *, window: int = 30) -> None:
-        self.past, self.window = past, window
+        self.past = past
+        self.window = window
 
     def score(self, batch: PaddedBatch) -> Iterator[tuple[Scores, Index]]:
         """Yield for each of ``CLOCKS`` the gains of users at each reading, (readings, ids), and a step's reading."""
@@ -72,12 +73,15 @@ class TemporalPreference:
 
     def _tables(self) -> list[ClockTable]:
         """One for each clock."""
-        starts, times = self.past.offsets, self.past.times
+        starts = self.past.offsets
+        times = self.past.times
         place = np.arange(len(times))
         first = np.repeat(starts[:-1], np.diff(starts))
         event = np.flatnonzero(place > first)
-        latest, first = event - 1, first[event]
-        begun, before = np.maximum(latest - self.window + 1, first), np.maximum(latest - 1, first)
+        latest = event - 1
+        first = first[event]
+        begun = np.maximum(latest - self.window + 1, first)
+        before = np.maximum(latest - 1, first)
         read = _read(times[latest], times[begun], times[before], latest > first)
         values = self.past.ids[event].astype(np.int64)
         return [_table(own, values, self.past.num_ids) for own in read]

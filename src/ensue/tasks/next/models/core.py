@@ -69,13 +69,17 @@ class CORE(ItemNetwork):
     def __init__(self, settings: CORESettings, num_ids: int) -> None:
         super().__init__()
         self.settings = settings
-        dim, length = settings.dim, settings.max_length
+        dim = settings.dim
+        length = settings.max_length
         negatives = settings.negatives if settings.loss == "sampled" else None
         self.items = ItemHead(num_ids, dim, negatives=negatives)
-        self.before, self.after = nn.LayerNorm(dim), nn.LayerNorm(dim)
+        self.before = nn.LayerNorm(dim)
+        self.after = nn.LayerNorm(dim)
         self.query, self.key, self.value, self.joined = (nn.Linear(dim, dim, bias=False) for _ in range(4))
-        self.wide, self.narrow = nn.Linear(dim, 2 * dim), nn.Linear(2 * dim, dim)
-        self.asking, self.answering = nn.Linear(dim, dim), nn.Linear(dim, dim)
+        self.wide = nn.Linear(dim, 2 * dim)
+        self.narrow = nn.Linear(2 * dim, dim)
+        self.asking = nn.Linear(dim, dim)
+        self.answering = nn.Linear(dim, dim)
         self.by_distance = nn.Parameter(torch.zeros(settings.heads + 1, length))
         self.prior = nn.Parameter(torch.zeros(1 + len(HALVES)))
         self.dropout = Dropout(settings.dropout)
@@ -84,8 +88,10 @@ class CORE(ItemNetwork):
         self.lately: Tensor
         self.pace: Tensor
         """Events of the stream so far, the time of the first and of the latest (seconds)."""
-        self._fused, self._short = DerivedCache(self._packed), DerivedCache(self._shortened)
-        self._table, self._lately = DerivedCache(self._all_candidates), DerivedCache(self._recent_shares)
+        self._fused = DerivedCache(self._packed)
+        self._short = DerivedCache(self._shortened)
+        self._table = DerivedCache(self._all_candidates)
+        self._lately = DerivedCache(self._recent_shares)
         start_normal(self.items, std=0.1)
 
     def validate(self, name: str) -> None:
@@ -122,7 +128,8 @@ class CORE(ItemNetwork):
         if not len(ids):
             return
         num_events, first, latest = self.pace.tolist()
-        now, passed = max(latest, float(times.max())) if num_events else float(times.max()), float(len(ids))
+        now = max(latest, float(times.max())) if num_events else float(times.max())
+        passed = float(len(ids))
         if num_events and latest > first:
             passed = max(passed, (now - latest) * num_events / (latest - first))
         first = first if num_events else float(times.min())
@@ -147,7 +154,8 @@ class CORE(ItemNetwork):
         """Return unit vectors of the target steps, (targets, dim), and the weights of events, (batch, time, time)."""
         if self._few(batch) and (fused := self._fused.get(parameters_of(self))).suits(batch):
             return fused.sessions(batch)
-        time, dim = batch.ids.shape[1], self.settings.dim
+        time = batch.ids.shape[1]
+        dim = self.settings.dim
         steps = torch.arange(time, device=batch.ids.device)
         distance = (steps[:, None] - steps[None, :]).clamp(0, self.settings.max_length - 1)
         visible = band(time, reach=self.settings.max_length, own=True, device=batch.ids.device) & batch.mask[:, None, :]
@@ -159,7 +167,8 @@ class CORE(ItemNetwork):
 
     def candidates(self, ids: Tensor | slice) -> Tensor:
         """(…, dim + counts) unit vectors of items and logarithms of their counts, over the temperature."""
-        vectors, ever = self.items.rows(ids), self.items.sampler.totals[ids].log()[..., None]
+        vectors = self.items.rows(ids)
+        ever = self.items.sampler.totals[ids].log()[..., None]
         columns = [functional.normalize(vectors, dim=-1), ever, self.lately[ids].log1p()]
         return torch.cat(columns, dim=-1) / self.settings.temperature
 
@@ -189,7 +198,8 @@ class CORE(ItemNetwork):
         return len(batch.ids) <= MAX_QUERIES and inference and not batch.ids.is_cuda
 
     def _packed(self) -> FusedCORE:
-        before, after = [self.query, self.key, self.value], [self.asking, self.answering]
+        before = [self.query, self.key, self.value]
+        after = [self.asking, self.answering]
         linears = before, [self.joined], [self.wide], [self.narrow], after
         return FusedCORE(self.items.weight, (self.before, self.after), linears, self.by_distance)
 

@@ -101,16 +101,21 @@ class CYANRNN(ItemNetwork):
 
     def __init__(self, settings: CYANRNNSettings, num_ids: int) -> None:
         super().__init__()
-        dim, coverage, inputs = settings.dim, settings.coverage, settings.table_dim + CLOCK
+        dim = settings.dim
+        coverage = settings.coverage
+        inputs = settings.table_dim + CLOCK
         self.settings = settings
         sparse = settings.drawn is not None
         self.users = ItemTable(num_ids, settings.table_dim, sparse=sparse)
         cell = GRULayer if settings.cell == "gru" else RNNLayer
         self.encoder = cell(inputs + 1, dim, bias=False, batch_first=True)
-        self.align_state, self.align_key = nn.Linear(dim, dim, bias=False), nn.Linear(dim, dim)
-        self.align_covered, self.align = nn.Linear(coverage, dim, bias=False), nn.Linear(dim, 1, bias=False)
+        self.align_state = nn.Linear(dim, dim, bias=False)
+        self.align_key = nn.Linear(dim, dim)
+        self.align_covered = nn.Linear(coverage, dim, bias=False)
+        self.align = nn.Linear(dim, 1, bias=False)
         self.cover_last, self.cover_weight = (nn.Linear(size, coverage, bias=False) for size in (coverage, 1))
-        self.cover_state, self.cover_key = nn.Linear(dim, coverage, bias=False), nn.Linear(dim, coverage)
+        self.cover_state = nn.Linear(dim, coverage, bias=False)
+        self.cover_key = nn.Linear(dim, coverage)
         self.decode_input = nn.Linear(inputs, dim)
         self.decode_state, self.decode_context = (nn.Linear(dim, dim, bias=False) for _ in range(2))
         self.output = ItemLayer(inputs + 2 * dim, num_ids, settings.drawn)
@@ -144,7 +149,9 @@ class CYANRNN(ItemNetwork):
         order = lengths.argsort(descending=True, stable=True)
         inputs_by_step = (self.align_key(states), self.cover_key(states), states, self.decode_input(inputs), mask)
         parts = tuple(part[order] for part in inputs_by_step)
-        decoded, past, begin = torch.zeros_like(states[:, 0]), states.new_zeros(size, 0, self.settings.coverage + 1), 0
+        decoded = torch.zeros_like(states[:, 0])
+        past = states.new_zeros(size, 0, self.settings.coverage + 1)
+        begin = 0
         stages = [states.new_zeros(size, 0, 2 * dim + time)]
         for end in sorted(set(lengths.tolist()) - {0}):  # whoever is over is followed no further
             active = int((lengths >= end).sum())
@@ -174,7 +181,8 @@ class CYANRNN(ItemNetwork):
         keys, cover_keys, states, own, mask = parts
         from_state = torch.cat([self.align_state.weight, self.cover_state.weight, self.decode_state.weight])
         from_past = torch.cat([self.cover_last.weight, self.cover_weight.weight], dim=1)
-        sizes, end = [self.settings.dim, self.settings.coverage, self.settings.dim], mask.shape[1]
+        sizes = [self.settings.dim, self.settings.coverage, self.settings.dim]
+        end = mask.shape[1]
         rows = []
         for step in range(begin, end):
             seen = slice(step + 1)

@@ -107,7 +107,8 @@ class FPMC(ItemNetwork):
         """Return the pairwise criterion, a mean over pairs, plus the L2 of the factors that a target touches."""
         sessions, _ = self.encode(batch)
         drawn = self.items.sampler.draw(len(sessions), self.settings.negatives)
-        target, negatives = self.items(batch.targets), self.items(drawn)
+        target = self.items(batch.targets)
+        negatives = self.items(drawn)
         apart = (sessions * target).sum(1, keepdim=True) - (negatives @ sessions[:, :, None])[:, :, 0]
         pairs = (drawn != batch.targets[:, None]).to(apart.dtype)
         criterion = -(functional.logsigmoid(apart) * pairs).sum() / pairs.sum().clamp(min=1)

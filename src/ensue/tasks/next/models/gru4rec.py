@@ -77,7 +77,8 @@ class GRU4Rec(ItemNetwork):
         self.items = ItemHead(num_ids, settings.dim, negatives=settings.negatives, power=settings.power)
         self.bias = nn.Parameter(torch.zeros(num_ids))
         self.gru = GRULayer(settings.dim, settings.dim, batch_first=True)
-        self.dropout_items, self.dropout_state = Dropout(settings.dropout_items), Dropout(settings.dropout_state)
+        self.dropout_items = Dropout(settings.dropout_items)
+        self.dropout_state = Dropout(settings.dropout_state)
         nn.init.uniform_(self.items.weight, -(settings.dim**-0.5), settings.dim**-0.5)
         clear_padding(self.items)
 
@@ -94,7 +95,8 @@ class GRU4Rec(ItemNetwork):
 
     def loss(self, batch: Batch) -> Tensor:
         """The loss of the settings, a mean over the targets; outside training ``ce`` is over the whole catalogue."""
-        settings, targets = self.settings, batch.targets
+        settings = self.settings
+        targets = batch.targets
         sessions, _ = self.encode(batch)
         if settings.loss == "ce" and not self.training:
             return item_loss(sessions, self.items.rows(ALL_IDS), targets, self.bias)

@@ -214,9 +214,11 @@ class HiDAN(ItemNetwork):
     def _compiled(self, batch: Batch) -> Tensor:
         """Return Eq. 9 at the target steps as :meth:`encode` does, unscaled, without a weight for every pair."""
         own, lengths, (rows, time) = self.settings, batch.mask.sum(1), batch.ids.shape
-        window, asked = own.window or time + 1, batch.target_mask.flatten().nonzero()[:, 0]
+        window = own.window or time + 1
+        asked = batch.target_mask.flatten().nonzero()[:, 0]
         shapes = (torch.Size((rows * time, width)) for width in (own.table_dim, *4 * (own.dim,)))
-        earlier, seen = Band(lengths, window - 1, own=False), Band(lengths, window, own=True)
+        earlier = Band(lengths, window - 1, own=False)
+        seen = Band(lengths, window, own=True)
         how = FusedReading(earlier, seen, Ages(batch.times, self.interval), asked, self.dropout.draw(*shapes))
         weights = Weights(
             self.dense.weight, self.dense.bias, self.context.weight, self.context.bias,

@@ -57,10 +57,12 @@ class NARM(ItemNetwork):
         negatives = settings.negatives if settings.loss == "sampled" else None
         self.items = ItemHead(num_ids, settings.table_dim, negatives=negatives)
         self.gru = GRULayer(settings.table_dim, dim, batch_first=True)
-        self.query, self.key = nn.Linear(dim, dim, bias=False), nn.Linear(dim, dim, bias=False)
+        self.query = nn.Linear(dim, dim, bias=False)
+        self.key = nn.Linear(dim, dim, bias=False)
         self.vector = nn.Parameter(torch.empty(dim).uniform_(-(dim**-0.5), dim**-0.5))
         self.bilinear = nn.Linear(2 * dim, settings.table_dim, bias=False)
-        self.dropout_items, self.dropout_session = Dropout(settings.dropout_items), Dropout(settings.dropout_session)
+        self.dropout_items = Dropout(settings.dropout_items)
+        self.dropout_session = Dropout(settings.dropout_session)
         start_normal(self.items, std=0.1)
 
     def encode(self, batch: Batch) -> tuple[Tensor, Tensor]:

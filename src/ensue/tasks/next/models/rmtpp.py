@@ -165,8 +165,10 @@ class RMTPP(ItemNetwork):
         """-log density of the gaps after the target steps, where the next event is in the batch: sum / targets."""
         followed = batch.target_mask[:, :-1] & batch.mask[:, 1:]
         log_rate = self.log_rates(states[:, :-1][followed])
-        hours, trend = torch.diff(batch.times, dim=1)[followed].double() / HOUR, self.output_trend.double()
+        hours = torch.diff(batch.times, dim=1)[followed].double() / HOUR
+        trend = self.output_trend.double()
         came = hours <= self.settings.max_hours
         hours = hours.clamp(SHORTEST, self.settings.max_hours)
-        came_then, not_yet = -log_density(log_rate, trend, hours), total_hazard(log_rate, trend, hours)
+        came_then = -log_density(log_rate, trend, hours)
+        not_yet = total_hazard(log_rate, trend, hours)
         return torch.where(came, came_then, not_yet).sum() / max(1, batch.num_targets)

@@ -55,10 +55,13 @@ class SANSRBlock(nn.Module):
     def __init__(self, settings: SANSRSettings) -> None:
         super().__init__()
         dim = settings.dim
-        self.heads, self.residual = settings.heads, settings.residual
-        self.before, self.after = nn.LayerNorm(dim), nn.LayerNorm(dim)
+        self.heads = settings.heads
+        self.residual = settings.residual
+        self.before = nn.LayerNorm(dim)
+        self.after = nn.LayerNorm(dim)
         self.query, self.key, self.value, self.joined = (nn.Linear(dim, dim, bias=False) for _ in range(4))
-        self.wide, self.narrow = nn.Linear(dim, dim), nn.Linear(dim, dim)
+        self.wide = nn.Linear(dim, dim)
+        self.narrow = nn.Linear(dim, dim)
         self.dropout = Dropout(settings.dropout)
 
     def split(self, vectors: Tensor) -> Tensor:
@@ -137,11 +140,13 @@ class SANSR(ItemNetwork):
         row, step = batch.target_mask.nonzero(as_tuple=True)
         heeded = torch.zeros(batch.mask.shape + batch.mask.shape[1:], device=step.device)
         sessions = self.items.weight.new_zeros(len(row), self.settings.dim)
-        left, width = torch.ones_like(step, dtype=torch.bool), 8
+        left = torch.ones_like(step, dtype=torch.bool)
+        width = 8
         longest = min(self.settings.max_length, batch.ids.shape[1])
         while left.any():
             fits = left & (step < width) if width < longest else left
-            left, width = left & ~fits, 2 * width
+            left = left & ~fits
+            width = 2 * width
             at = fits.nonzero()[:, 0]
             if not len(at):
                 continue
@@ -182,11 +187,14 @@ class SANSR(ItemNetwork):
         """One block for every target click of a session at once; equal to :meth:`_prefixes`."""
         (block,) = self.blocks
         assert isinstance(block, SANSRBlock)
-        time, dim = batch.ids.shape[1], self.settings.dim
+        time = batch.ids.shape[1]
+        dim = self.settings.dim
         length = min(self.settings.max_length, time)
-        items, places = self._embed(batch.ids), self._distances()[:length]
+        items = self._embed(batch.ids)
+        places = self._distances()[:length]
         latest = items + places[0]
-        scale, shift = block.before.weight, block.before.bias
+        scale = block.before.weight
+        shift = block.before.bias
         item, place = (part - part.mean(-1, keepdim=True) for part in (items, places))
         squares = item.square().sum(-1)[..., None] + 2 * item @ place.T + place.square().sum(-1)
         deviation = (squares / dim + block.before.eps).rsqrt()  # (batch, event, distance)

@@ -51,7 +51,8 @@ class STAMP(ItemNetwork):
         self.items = ItemHead(num_ids, dim, negatives=negatives)
         self.event, self.latest, self.mean = nn.Linear(dim, dim), *(nn.Linear(dim, dim, bias=False) for _ in range(2))
         self.vector = nn.Parameter(torch.empty(dim))
-        self.session_cell, self.latest_cell = nn.Linear(dim, dim), nn.Linear(dim, dim)
+        self.session_cell = nn.Linear(dim, dim)
+        self.latest_cell = nn.Linear(dim, dim)
         for name, parameter in self.named_parameters():
             if name.endswith("bias"):
                 nn.init.zeros_(parameter)
@@ -66,7 +67,8 @@ class STAMP(ItemNetwork):
 
     def encode(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return h_s * h_t at the target clicks, (targets, dim), and the shares of |a_i|, (batch, time, time)."""
-        length, mask = self.settings.max_length, batch.mask
+        length = self.settings.max_length
+        mask = batch.mask
         items = self.items(batch.ids)
         visible = band(mask.shape[1], reach=length, own=True, device=mask.device) & mask[:, None, :]
         means = masked_mean(visible, items.dtype) @ items

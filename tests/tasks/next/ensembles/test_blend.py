@@ -11,7 +11,7 @@ from ensue.data.histories import Histories
 from ensue.learning import life
 from ensue.tasks.next.batch import Batch
 from ensue.tasks.next.dataset import Windows
-from ensue.tasks.next.ensembles.blend import FLOOR, LEANS, PRIOR, REPEATS, SPREAD, STEP_FLOOR, Blend
+from ensue.tasks.next.ensembles.blend import FLOOR, NEIGHBOUR_WEIGHTS, PRIOR, REPEATS, SPREAD, STEP_FLOOR, Blend
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.tasks.next.settings import BlendSettings
 from ensue.vocabulary import FIRST, Vocabulary
@@ -166,11 +166,11 @@ def test_the_network_has_its_own_number() -> None:
 
 
 def test_the_numbers_are_the_likeliest_on_the_held_out_part(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ensue.tasks.next.ensembles.blend.ENOUGH", 0)
+    monkeypatch.setattr("ensue.tasks.next.ensembles.blend.MIN_TARGETS", 0)
     model, vocabulary = blend(0.0)
     held = Histories.of([History(tuple(text)) for text in ("abcab", "baacd", "feda", "abdda", "cabcb")], vocabulary)
     model.finish(Histories.of([*PAST, History(("a", "a"))], vocabulary), held, None)  # a repeat: nothing is ruled out
-    assert float(model.lean) in LEANS
+    assert float(model.lean) in NEIGHBOUR_WEIGHTS
     windows = Windows(held, model.reach)
     batch = windows.batch(np.arange(len(windows))).to("cpu")
     numbers = torch.cat([model.scale, model.weight, model.step, model.mix, model.repeat])

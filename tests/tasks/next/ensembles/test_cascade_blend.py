@@ -14,12 +14,12 @@ from ensue import History
 from ensue.data.histories import Histories, Index
 from ensue.tasks.next.dataset import Windows
 from ensue.tasks.next.ensembles.cascade_blend import (
+    BASELINES,
+    CASCADE_FEATURES,
+    FEATURES,
     FLOOR,
-    FLOORS,
     HIGH,
-    KNOWN,
-    LEAST,
-    PARTS,
+    MIN_LOG_SHARE,
     START,
     CascadeBlend,
     _candidates,
@@ -57,7 +57,7 @@ def test_every_part_knows_what_its_module_says() -> None:
         found, own = model(batch), model.network(batch)
         arrays = batch.arrays()
         known = model._features(arrays, own.scores).features
-    expected = dict.fromkeys(PARTS, torch.zeros_like(own.scores))
+    expected = dict.fromkeys(FEATURES, torch.zeros_like(own.scores))
     heard, alike = CoParticipation(model.memory).score(arrays), CascadeNeighbours(model.memory).score(arrays)
     for name, found_there in (("near", heard.near), ("far", heard.far), ("alike", alike)):
         said = torch.from_numpy(found_there.toarray())
@@ -68,18 +68,18 @@ def test_every_part_knows_what_its_module_says() -> None:
     expected |= {"network": own.scores, "length": length, "frequent": -often.log1p().expand_as(own.scores)}
     for name, (gains, which) in zip(CLOCKS, TemporalPreference(model.memory).score(arrays), strict=True):
         expected[name] = torch.from_numpy(gains[which])
-    for name, kind in FLOORS.items():
+    for name, kind in BASELINES.items():
         counted = kind(CountingSettings(), len(vocabulary))
         counted.count(Histories.of(PAST, vocabulary))
         shares = scored(counted, arrays).scores.exp()
-        expected[name] = (shares / shares.sum(1, keepdim=True)).log().clamp(min=LEAST)
-    for place, name in enumerate(PARTS):
+        expected[name] = (shares / shares.sum(1, keepdim=True)).log().clamp(min=MIN_LOG_SHARE)
+    for place, name in enumerate(FEATURES):
         torch.testing.assert_close(known[place, :, FIRST:], expected[name][:, FIRST:])
     row, step = batch.target_mask.nonzero(as_tuple=True)
     held = torch.stack(
         [torch.bincount(batch.ids[i, : j + 1], minlength=len(vocabulary)) for i, j in zip(row, step, strict=True)]
     )
-    torch.testing.assert_close(found.scores[:, FIRST:], (model.mixture(known) + LEAST * held)[:, FIRST:])
+    torch.testing.assert_close(found.scores[:, FIRST:], (model.mixture(known) + MIN_LOG_SHARE * held)[:, FIRST:])
     assert bool(found.scores[:, :FIRST].isneginf().all())
     assert torch.equal(found.weights[0], own.weights[0])
     torch.testing.assert_close(found.weights[1], (own.weights[1] + torch.from_numpy(heard.shares)) / 2)
@@ -121,7 +121,7 @@ def test_neither_a_cut_nor_company_changes_a_score(monkeypatch: pytest.MonkeyPat
 def test_rivals_stand_for_all_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ensue.tasks.next.ensembles.cascade_blend.CANDIDATES", 300)
     torch.manual_seed(0)
-    known, ruled_out = torch.randn(len(PARTS), 50, 5000), torch.zeros(50, 5000)
+    known, ruled_out = torch.randn(len(FEATURES), 50, 5000), torch.zeros(50, 5000)
     ruled_out[:, :FIRST] = -torch.inf
     ruled_out[:, 100:300] = -torch.inf
     targets = torch.randint(400, 5000, (50,))
@@ -134,7 +134,7 @@ def test_rivals_stand_for_all_candidates(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_few_candidates_are_all_rivals() -> None:
-    known, ruled_out = torch.randn(len(PARTS), 6, 9), torch.zeros(6, 9)
+    known, ruled_out = torch.randn(len(FEATURES), 6, 9), torch.zeros(6, 9)
     ruled_out[:, :FIRST] = -torch.inf
     targets = torch.arange(2, 8)
     own, added = _candidates(known, ruled_out, targets, torch.Generator().manual_seed(1))
@@ -146,32 +146,32 @@ def test_few_candidates_are_all_rivals() -> None:
 
 def drawn(num: int, right: str | None, seed: int = 0, each: int = 1) -> tuple[Tensor, Tensor, Index]:
     """Candidates of targets, first of each row, that a part (or none) is right about; all others are at random."""
-    features = torch.randn(len(PARTS), num, 40, generator=torch.Generator().manual_seed(seed))
-    if right in FLOORS:
-        features[: len(KNOWN)] *= 9.0
+    features = torch.randn(len(FEATURES), num, 40, generator=torch.Generator().manual_seed(seed))
+    if right in BASELINES:
+        features[: len(CASCADE_FEATURES)] *= 9.0
     if right is not None:
-        features[PARTS.index(right), :, 0] += 3.0
+        features[FEATURES.index(right), :, 0] += 3.0
     return features, torch.zeros(num, 40), np.arange(num) // each
 
 
 def test_where_little_is_held_out_and_a_floor_is_best_it_is_that_floor() -> None:
     learned = _learned(*drawn(30, "markov"))
-    assert torch.equal(learned.weights, torch.eye(len(PARTS))[PARTS.index("markov")])
+    assert torch.equal(learned.weights, torch.eye(len(FEATURES))[FEATURES.index("markov")])
     asked, *_ = drawn(5, "markov", seed=1)
-    assert torch.equal(learned(asked), asked[PARTS.index("markov")])
+    assert torch.equal(learned(asked), asked[FEATURES.index("markov")])
 
 
 def test_targets_of_one_cascade_are_no_evidence_of_their_own() -> None:
     """The same gains, of cascades with a target each and of one cascade with all of them."""
     single, together = (_learned(*drawn(30, "markov", each=each)) for each in (1, 30))
-    floor = torch.eye(len(PARTS))[PARTS.index("markov")]
+    floor = torch.eye(len(FEATURES))[FEATURES.index("markov")]
     assert torch.equal(single.weights, floor) and not torch.equal(together.weights, floor)
 
 
 @pytest.mark.parametrize("right", ["network", "alike"])
 def test_where_a_part_beside_the_floors_is_right_the_mixture_is_learned(right: str) -> None:
     learned = _learned(*drawn(400, right))
-    assert int(learned.weights.argmax()) == PARTS.index(right) and bool(learned.outer.any())
+    assert int(learned.weights.argmax()) == FEATURES.index(right) and bool(learned.outer.any())
 
 
 def test_one_held_out_target_is_enough() -> None:

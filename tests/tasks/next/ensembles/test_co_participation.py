@@ -15,7 +15,7 @@ from ensue.metrics import Floats
 from ensue.tasks.next.batch import PaddedBatch
 from ensue.tasks.next.dataset import Windows
 from ensue.tasks.next.ensembles import co_participation
-from ensue.tasks.next.ensembles.co_participation import BACK, DAY, DAYS, FAR, STEEP, CoParticipation
+from ensue.tasks.next.ensembles.co_participation import BACKWARD_WEIGHT, DAY, DAYS, FAR, STEEP, CoParticipation
 from ensue.tasks.next.ensembles.memory import CascadeStore
 from ensue.text.sparse import SparseRows, sparse_rows
 from ensue.vocabulary import Vocabulary
@@ -49,7 +49,7 @@ def beside(past: History, user: str) -> list[tuple[str, float]]:
     place, found = past.values.index(user), []
     for at, value in enumerate(past.values):
         if 0 < abs(at - place) <= WINDOW:
-            found.append((value, (1.0 if at > place else BACK) / abs(at - place) ** STEEP))
+            found.append((value, (1.0 if at > place else BACKWARD_WEIGHT) / abs(at - place) ** STEEP))
     return found
 
 
@@ -102,7 +102,7 @@ def test_little_is_held_at_once_and_the_sums_are_the_same(monkeypatch: pytest.Mo
     model, vocabulary = memory()
     batch = Windows(Histories.of(ASKED, vocabulary), 6).batch(np.arange(len(ASKED)))
     whole = model.score(batch)
-    monkeypatch.setattr(co_participation, "PLACES", places)
+    monkeypatch.setattr(co_participation, "MAX_LOOKUPS", places)
     monkeypatch.setattr(co_participation, "EVENTS", places)
     held = list[int]()
 

@@ -42,7 +42,7 @@ def test_lists_as_long_as_the_catalogue_change_no_score_and_short_ones_only_the_
     with torch.no_grad():
         batch = windows.batch(np.arange(3)).to("cpu")
         whole = model(batch).scores
-        monkeypatch.setattr(cascade_blend, "WHOLE", 5)
+        monkeypatch.setattr(cascade_blend, "MAX_DENSE_USERS", 5)
         torch.testing.assert_close(model(batch).scores, whole)
         monkeypatch.setattr(shortlist, "LONGEST", 5)
         monkeypatch.setattr(shortlist, "FREQUENT", 2)
@@ -51,7 +51,7 @@ def test_lists_as_long_as_the_catalogue_change_no_score_and_short_ones_only_the_
         assert known.users is not None and len(known.users) < whole.shape[1] - FIRST
         alone = torch.cat([model(windows.batch(np.array([row])).to("cpu")).scores for row in range(3)])
     torch.testing.assert_close(scores, alone)  # whoever is beside a cascade in a batch changes no list
-    held = cascade_blend._held(batch.arrays(), model.reach, whole.shape[1])
+    held = cascade_blend._history_mask(batch.arrays(), model.reach, whole.shape[1])
     for target in range(0, len(scores), 7):
         listed = torch.zeros(whole.shape[1], dtype=torch.bool)
         listed[known.users[known.listed[target]]] = True
@@ -65,7 +65,7 @@ def test_lists_as_long_as_the_catalogue_change_no_score_and_short_ones_only_the_
 
 
 def test_a_mixture_is_learned_from_targets_that_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cascade_blend, "WHOLE", 5)
+    monkeypatch.setattr(cascade_blend, "MAX_DENSE_USERS", 5)
     monkeypatch.setattr(cascade_blend, "CANDIDATES", 20)  # no more than are on a list
     data = make_cascades(num_cascades=80, seed=3).train
     made = NextPredictor(

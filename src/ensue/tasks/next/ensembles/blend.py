@@ -66,10 +66,10 @@ NEVER = -20.0
 LIKELIHOOD_RATIO = 1.92
 """Nats by which the network must make the held-out targets likelier: half of the 95 % point of chi-square with one
 degree of freedom (likelihood-ratio test, p < .05)."""
-LEANS = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0)
+NEIGHBOUR_WEIGHTS = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0)
 """Grid of the weight of co-occurring items in a candidate's vector; extended if the last value is the best."""
-FARTHEST = 100.0
-"""At this a candidate's own vector has no say any more."""
+MAX_NEIGHBOUR_WEIGHT = 100.0
+"""Weight at which a candidate's own vector no longer matters."""
 REPEATS = (1, 2, 3, 4, 6, 11, 21)
 """The distances at which each class of repeats begins; the latest event is at 1."""
 PRIOR = (0.2, 0.4, 0.2, 0.5, *(0.0 for _ in REPEATS))
@@ -77,13 +77,13 @@ PRIOR = (0.2, 0.4, 0.2, 0.5, *(0.0 for _ in REPEATS))
 those fitted on 2,000 sessions each of Diginetica, Yoochoose and Globo and on the sessions after them."""
 SPREAD = 1.0
 """Standard deviation of the numbers around ``PRIOR``."""
-LEAST = 0.02
-"""The network's say at least: it orders what no other part knows."""
+MIN_NETWORK_WEIGHT = 0.02
+"""Minimum weight of the network: it orders the items that no count covers."""
 CANDIDATES = 50
 """Candidates with which a target is compared; more of them, and the first ranks count for less (same data)."""
-ENOUGH = 1_000
+MIN_TARGETS = 1_000
 FOLDS = 5
-"""With fewer held-out targets than the first, numbers of counts alone are learned from as many parts of all as well."""
+"""With fewer held-out targets, weights of count-based parts are also fitted by cross-validation in so many folds."""
 
 
 class Blend(nn.Module):
@@ -97,8 +97,8 @@ class Blend(nn.Module):
     def __init__(self, settings: BlendSettings, num_ids: int) -> None:
         super().__init__()
         self.settings = settings
-        own = {field.name: getattr(settings, field.name) for field in fields(CORESettings)}
-        self.network = CORE(CORESettings(**own), num_ids)
+        core_settings = {field.name: getattr(settings, field.name) for field in fields(CORESettings)}
+        self.network = CORE(CORESettings(**core_settings), num_ids)
         self.memory = BlendMemory.empty(settings, num_ids)
         self.register_buffer("scale", torch.ones(1))
         for name in ("weight", "step", "mix", "lean"):
@@ -151,7 +151,7 @@ class Blend(nn.Module):
         self.network.observe(ids, times)
 
     def loss(self, batch: Batch) -> Tensor:
-        """The network's."""
+        """Return the loss of the network."""
         return self.network.loss(batch)
 
     def table(self) -> Tensor:
@@ -159,58 +159,65 @@ class Blend(nn.Module):
         table = self.network.table()
         if not float(self.lean):
             return table
+        # Versions of the buffers tell whether the cached table is still valid.
         state = [self.lean._version, self.beside._version, self.beside.data_ptr()]
         if self._leaning is None or self._leaning[0] is not table or self._leaning[1] != state:
             dim = self.settings.dim
             temperature = self.settings.temperature
+            # Only the first dim columns are directions; the others are log counts of CORE and are not normalised.
             leaning = functional.normalize(table[:, :dim] * temperature + self.lean * self.beside, dim=1) / temperature
             self._leaning = table, state, torch.cat([leaning.T, table[:, dim:].T]).T
         return self._leaning[2]
 
     def forward(self, batch: Batch) -> Output:
         """Scores (targets, ids), padding and unknown at -inf; weights (batch, time, time) of both parts."""
-        sessions, own = self.network.encode(batch)
-        weights = own * self.scale
+        sessions, network_weights = self.network.encode(batch)
+        weights = network_weights * self.scale
         if float(self.scale):
             scores = self.network.compare(sessions, self.table()).mul_(self.scale)
         else:
             scores = weights.new_zeros(len(sessions), len(self.beside))
             scores[:, :FIRST] = -torch.inf
-        for popular, cell, added, heard in self._parts(batch):
-            weights = weights if heard is None else weights + heard
-            if popular is not None:
-                scores.add_(popular, alpha=float(self.mix))
+        for bias, cell, added, event_weights in self._contributions(batch):
+            weights = weights if event_weights is None else weights + event_weights
+            if bias is not None:
+                scores.add_(bias, alpha=float(self.mix))
+            # A cell is row x ids + item, the position in (targets, ids) read row after row.
             scores.view(-1).index_add_(0, cell, added)
         return Output(scores, (weights / weights.sum(-1, keepdim=True).clamp(min=1e-30),))
 
     def product(self, batch: Batch) -> Product:
         """Return the terms of :meth:`forward`: those common to all sessions as a bias, the others as cells."""
-        sessions, own = self.network.encode(batch)
-        weights = own * self.scale
+        sessions, network_weights = self.network.encode(batch)
+        weights = network_weights * self.scale
         bias = None
         cells = [torch.empty(0, dtype=torch.int64)]
         sums = [torch.empty(0)]
-        for popular, cell, added, heard in self._parts(batch):
-            weights = weights if heard is None else weights + heard
+        for popular, cell, added, event_weights in self._contributions(batch):
+            weights = weights if event_weights is None else weights + event_weights
             bias = bias if popular is None else self.mix * popular
             cells, sums = [*cells, cell], [*sums, added]
-        every, place = torch.unique(torch.cat(cells), return_inverse=True)
-        total = torch.zeros(len(every)).index_add_(0, place, torch.cat(sums))
-        shown = weights / weights.sum(-1, keepdim=True).clamp(min=1e-30)
-        return Product(self.scale * self.network.with_prior(sessions), self.rows, bias, (shown,), (every, total))
+        # Contributions to one cell are added up, so that each cell occurs once.
+        unique_cells, index = torch.unique(torch.cat(cells), return_inverse=True)
+        total = torch.zeros(len(unique_cells)).index_add_(0, index, torch.cat(sums))
+        fractions = weights / weights.sum(-1, keepdim=True).clamp(min=1e-30)
+        return Product(
+            self.scale * self.network.with_prior(sessions), self.rows, bias, (fractions,), (unique_cells, total)
+        )
 
-    def _parts(self, batch: Batch) -> Iterator[tuple[Tensor | None, Tensor, Tensor, Tensor | None]]:
+    def _contributions(self, batch: Batch) -> Iterator[tuple[Tensor | None, Tensor, Tensor, Tensor | None]]:
         """Return the contributions of all parts but the network: to all ids (times ``mix``), to cells, to weights."""
         if float(self.weight):
-            cell, remembered, heard = self._recall(batch)
-            yield None, cell, self.weight * remembered, self.weight * heard
+            cell, remembered, event_weights = self._recall(batch)
+            yield None, cell, self.weight * remembered, self.weight * event_weights
         if float(self.step):
             cell, followed = self._follow(batch)
+            # The follower count depends on the latest event alone: each target step attends to itself.
             latest = torch.eye(batch.mask.shape[1], device=batch.ids.device)
             yield None, cell, self.step * followed, self.step * latest * batch.target_mask[:, None]
         if float(self.mix):
-            popular, cell, expected, heard = self._interpolate(batch)
-            yield popular, cell, self.mix * expected, self.mix * heard
+            popular, cell, expected, event_weights = self._interpolate(batch)
+            yield popular, cell, self.mix * expected, self.mix * event_weights
         if bool(self.repeat.any()):
             cell, kind = self._repeats(batch)
             yield None, cell, self.repeat[kind], None
@@ -218,10 +225,11 @@ class Blend(nn.Module):
     def rows(self, ids: Tensor | slice) -> Tensor:
         """(…, dim + counts) the network's candidates, leaning, of some ids."""
         rows = self.network.candidates(ids)
-        own = rows[..., : self.settings.dim] * self.settings.temperature
+        vectors = rows[..., : self.settings.dim] * self.settings.temperature
         counts = rows[..., self.settings.dim :]
-        leaning = functional.normalize(own + self.lean * rows_of(self.beside, ids), dim=-1) / self.settings.temperature
-        return torch.cat([leaning, counts], dim=-1)
+        # The sum is brought to length 1 again, as in `table`; the columns of counts stay as they are.
+        mean_direction = functional.normalize(vectors + self.lean * rows_of(self.beside, ids), dim=-1)
+        return torch.cat([mean_direction / self.settings.temperature, counts], dim=-1)
 
     def finish(self, learned: Histories, valid: Histories | None, earlier: NextModel | None) -> None:
         """Remember what the network was trained on, and choose the numbers.
@@ -240,7 +248,7 @@ class Blend(nn.Module):
 
     @torch.no_grad()
     def take(self, other: Blend) -> None:
-        """The numbers of another."""
+        """Copy the weights of another blend."""
         for name in ("scale", "weight", "step", "mix", "repeat", "lean"):
             getattr(self, name).copy_(getattr(other, name))
 
@@ -252,7 +260,7 @@ class Blend(nn.Module):
         self.beside.copy_(_neighbour_means(self.memory.sessions, vectors))
 
     def _recall(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
-        """Row x ids + item of what the neighbours hold, what it adds at weight 1, and each event's part in it."""
+        """Return row x ids + item of the neighbours' items, their scores at weight 1, and each event's part in them."""
         number = id(batch)
         if self._recalled is not None and number in self._recalled:
             return self._recalled[number]
@@ -260,32 +268,33 @@ class Blend(nn.Module):
         device = batch.ids.device
         cells = list[Tensor]()
         shares = list[Tensor]()
-        parts = list[Tensor]()
+        event_weights = list[Tensor]()
         num_targets = 0
-        for part in batch.arrays().split(AT_ONCE):
-            cell, share, weights = map(torch.from_numpy, self.memory.sessions.score(part))
-            rows = part.num_steps
+        for chunk in batch.arrays().split(AT_ONCE):
+            cell, share, weights = map(torch.from_numpy, self.memory.sessions.score(chunk))
+            rows = chunk.num_steps
             if rows * len(self.beside) <= len(cell):  # a table of all cells is smaller than the lists, and not sorted
                 dense = torch.zeros(rows * len(self.beside)).index_add_(0, cell, share)
                 cell = dense.nonzero()[:, 0]
                 share = dense[cell]
             else:
-                cell, place = torch.unique(cell, return_inverse=True)
-                share = torch.zeros(len(cell)).index_add_(0, place, share)
+                cell, index = torch.unique(cell, return_inverse=True)
+                share = torch.zeros(len(cell)).index_add_(0, index, share)
             cells.append(cell + num_targets * len(self.beside))
             shares.append(share.div_(FLOOR).log1p_())
-            parts.append(weights)
+            event_weights.append(weights)
             num_targets += rows
-        found = torch.cat(cells).to(device), torch.cat(shares).to(device), torch.cat(parts).to(device)
+        result = torch.cat(cells).to(device), torch.cat(shares).to(device), torch.cat(event_weights).to(device)
         if self._recalled is not None:
-            self._recalled[number] = found
-        return found
+            self._recalled[number] = result
+        return result
 
     def _follow(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Row x ids + item of what followed the latest event in the past, and what it adds at step 1."""
+        """Return row x ids + item of each follower of the latest event, and its score at step 1."""
         latest = batch.ids[batch.target_mask].cpu().numpy()
         counts = self.memory.following
         row, entry = entries_of(counts.rows, latest)
+        # The probability of each follower among all events that followed the latest item.
         share = counts.counts[entry] / counts.row_totals()[latest][row]
         cell = torch.from_numpy(row * counts.num_ids + counts.columns[entry])
         return cell.to(batch.ids.device), torch.from_numpy(share).div_(STEP_FLOOR).log1p_().to(batch.ids.device)
@@ -299,25 +308,27 @@ class Blend(nn.Module):
         """
         device = batch.ids.device
         counts = self.memory.interpolated
-        factor, cells, shares, heard = map(torch.from_numpy, counts.parts(batch.arrays()))
+        factor, cells, shares, event_weights = map(torch.from_numpy, counts.parts(batch.arrays()))
         popular = torch.from_numpy(counts.back()).log().clamp(min=NEVER)
-        cell, place = torch.unique(cells, return_inverse=True)
-        added = torch.zeros(len(cell)).index_add_(0, place, shares)
+        cell, index = torch.unique(cells, return_inverse=True)
+        added = torch.zeros(len(cell)).index_add_(0, index, shares)
         row = cell // len(popular)
         item = cell % len(popular)
+        # log(factor x popularity + added) = log(factor x popularity) + log1p(added / (factor x popularity)).
         added = (added / (factor[row] * popular[item].exp())).log1p_()
-        return popular.to(device), cell.to(device), added.to(device), heard.to(device)
+        return popular.to(device), cell.to(device), added.to(device), event_weights.to(device)
 
     def _repeats(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Row x ids + item of what each session holds itself, and the class of its distance."""
+        """Return row x ids + item of each session's own items, and the class of each distance."""
         cell, distance = own_values(batch.arrays(), len(self.beside), self.settings.max_length)
+        # REPEATS holds the smallest distance of each class; searchsorted returns the class that a distance falls in.
         kind = np.searchsorted(REPEATS, distance, side="right") - 1
         return torch.from_numpy(cell).to(batch.ids.device), torch.from_numpy(kind).to(batch.ids.device)
 
     def _set(self, numbers: Tensor) -> None:
-        """Take what a conditional logit learned; no part speaks against what it knows."""
+        """Set the weights of a conditional logit; those of parts are not negative."""
         scale, weight, step, mix, *_ = numbers.tolist()
-        self.scale.fill_(max(scale, LEAST))
+        self.scale.fill_(max(scale, MIN_NETWORK_WEIGHT))
         self.weight.fill_(max(weight, 0.0))
         self.step.fill_(max(step, 0.0))
         self.mix.fill_(max(mix, 0.0))
@@ -332,82 +343,93 @@ class Blend(nn.Module):
     def _choose(self, learned: Histories, valid: Histories, *, hide: bool) -> None:
         """Choose the weight of co-occurring items, then all others; twice, for they decide who the candidates are."""
         self.eval()
-        tried = drawn(self, valid, self.weight.device)
+        batches = drawn(self, valid, self.weight.device)
         hidden = valid if hide else None
         self._recalled = {}  # to find them takes longest, and no number changes them
+        # The weight of co-occurring items is chosen with the network and the neighbours alone.
         self._set(torch.tensor([1.0, 1.0, *(0.0 for _ in PRIOR[2:])]))
         gains: dict[float, float] = {}
-        leans = list(LEANS)
-        for lean in leans:
-            self.lean.fill_(lean)
-            gains[lean] = mean_gain(self, tried, hidden)
-            if lean == leans[-1] == max(gains, key=lambda lean: gains[lean]) < FARTHEST:
-                leans.append(2 * lean)
-        self.lean.fill_(max(gains, key=lambda lean: gains[lean]))
+        grid = list(NEIGHBOUR_WEIGHTS)
+        for neighbour_weight in grid:
+            self.lean.fill_(neighbour_weight)
+            gains[neighbour_weight] = mean_gain(self, batches, hidden)
+            # The grid grows while its last weight is the best, so that the optimum is not cut off.
+            best = max(gains, key=lambda weight: gains[weight])
+            if neighbour_weight == grid[-1] == best < MAX_NEIGHBOUR_WEIGHT:
+                grid.append(2 * neighbour_weight)
+        self.lean.fill_(best)
         self._set(torch.tensor(PRIOR))
         for _ in range(2):
-            features = self._features(tried, hidden)
+            features = self._features(batches, hidden)
             weights, loss = _fitted(features)
             self._set(weights)
+        # A likelihood-ratio test decides whether the network adds anything to the counts.
         baseline_weights, baseline_loss = _fitted(features[..., 1:])
         self.idle = baseline_loss - loss < LIKELIHOOD_RATIO
         if self.idle:
             self._set_counted(baseline_weights)
-            if len(features) < ENOUGH:
+            if len(features) < MIN_TARGETS:
                 features = torch.cat([features, *self._cross_fitted(learned, hide=hide)])
                 self._set_counted(_fitted(features[..., 1:])[0])
-        power = likeliest_power(self, tried, hidden) if len(self.beside) - FIRST > CANDIDATES else 1.0
-        for part in (self.scale, self.weight, self.step, self.mix, self.repeat):
-            part.mul_(power)
+        # Candidates cover the whole of a small catalogue, whose probabilities need no correction.
+        power = likeliest_power(self, batches, hidden) if len(self.beside) - FIRST > CANDIDATES else 1.0
+        for buffer in (self.scale, self.weight, self.step, self.mix, self.repeat):
+            buffer.mul_(power)
         self._recalled = None
 
     def _cross_fitted(self, learned: Histories, *, hide: bool) -> Iterator[Tensor]:
-        """The features of the targets in each of ``FOLDS`` parts, by counts of all others."""
+        """Yield the features of the targets in each of ``FOLDS`` folds, from counts of all others."""
+        # Sessions are dealt out in turn, so that every fold covers the whole time range.
         fold = np.arange(len(learned)) % FOLDS
         for number in range(FOLDS):
-            part = Blend(self.settings, len(self.beside)).eval()
-            part.take(self)
-            part.memory.count(learned.select(fold != number))
-            held = learned.select(fold == number)
-            held = held.keep(part.memory.sessions.totals[held.ids] > 0)
-            yield part._features(drawn(part, held, torch.device("cpu")), held if hide else None)
+            blend = Blend(self.settings, len(self.beside)).eval()
+            blend.take(self)
+            blend.memory.count(learned.select(fold != number))
+            held_out = learned.select(fold == number)
+            # Items that only the held-out fold has cannot be predicted from counts.
+            held_out = held_out.keep(blend.memory.sessions.totals[held_out.ids] > 0)
+            yield blend._features(drawn(blend, held_out, torch.device("cpu")), held_out if hide else None)
 
-    def _features(self, tried: list[tuple[Index, Batch]], hidden: Histories | None) -> Tensor:
+    def _features(self, batches: list[tuple[Index, Batch]], hidden: Histories | None) -> Tensor:
         """(targets, 1 + candidates, parts) what each part knows of a target and of the highest others.
 
         Of the targets those that are among the highest themselves; NaN where there are fewer others.
         """
-        found = [torch.zeros(0, 1 + CANDIDATES, len(PRIOR))]
-        for positions, batch in tried:
+        chunks = [torch.zeros(0, 1 + CANDIDATES, len(PRIOR))]
+        for positions, batch in batches:
             scores = self(batch).scores.cpu()
             targets = batch.targets.cpu()[:, None]
             if hidden is not None:
                 hide_seen(scores.numpy(), hidden, positions)
-            own = scores.gather(1, targets)
+            target_scores = scores.gather(1, targets)
+            # The target is removed first: the highest others are its competitors.
             high, top = scores.scatter_(1, targets, -torch.inf).topk(min(CANDIDATES, scores.shape[1]), dim=1)
-            some = ~own.isneginf()[:, 0] & (own >= high[:, -1:])[:, 0]
-            parts = self._known(batch, torch.cat([targets, top], 1))
-            parts[:, 1:][high.isneginf()] = torch.nan
+            is_ranked = ~target_scores.isneginf()[:, 0] & (target_scores >= high[:, -1:])[:, 0]
+            features = self._part_scores(batch, torch.cat([targets, top], 1))
+            features[:, 1:][high.isneginf()] = torch.nan
+            # Small catalogues have fewer candidates than columns; NaN marks the padding.
             spare = CANDIDATES - high.shape[1]
-            found.append(functional.pad(parts, (0, 0, 0, spare), value=torch.nan)[some])
-        return torch.cat(found)
+            chunks.append(functional.pad(features, (0, 0, 0, spare), value=torch.nan)[is_ranked])
+        return torch.cat(chunks)
 
-    def _known(self, batch: Batch, chosen: Tensor) -> Tensor:
+    def _part_scores(self, batch: Batch, candidate_ids: Tensor) -> Tensor:
         """(targets, candidates, parts) what each part knows of some candidates, (targets, candidates) ids."""
         sessions, _ = self.network.encode(batch)
         network = self.network.compare(sessions, self.table()).cpu()
         kinds = torch.zeros(network.shape, dtype=torch.int64)
-        cell, kind = (part.cpu() for part in self._repeats(batch))
+        cell, kind = (tensor.cpu() for tensor in self._repeats(batch))
         kinds.view(-1)[cell] = 1 + kind
-        parts = [network.gather(1, chosen)]
+        features = [network.gather(1, candidate_ids)]
         for cell, added in (self._recall(batch)[:2], self._follow(batch)):
+            # Sparse contributions are scattered into a full (targets, ids) table, from which candidates are gathered.
             dense = torch.zeros(network.numel()).index_add_(0, cell.cpu(), added.cpu())
-            parts.append(dense.view_as(network).gather(1, chosen))
-        popular, cell, added, _ = (part.cpu() for part in self._interpolate(batch))
+            features.append(dense.view_as(network).gather(1, candidate_ids))
+        popular, cell, added, _ = (tensor.cpu() for tensor in self._interpolate(batch))
         dense = torch.zeros(network.numel()).index_add_(0, cell, added).view_as(network).add_(popular)
-        parts.append(dense.gather(1, chosen))
-        held = functional.one_hot(kinds.gather(1, chosen), 1 + len(REPEATS))[..., 1:]
-        return torch.cat([torch.stack(parts, dim=2), held.float()], dim=2)
+        features.append(dense.gather(1, candidate_ids))
+        # Class 0 is an item that the session does not hold; it has no weight of its own.
+        repeat_classes = functional.one_hot(kinds.gather(1, candidate_ids), 1 + len(REPEATS))[..., 1:]
+        return torch.cat([torch.stack(features, dim=2), repeat_classes.float()], dim=2)
 
 
 def _neighbour_means(past: VSKNN, vectors: Tensor) -> Tensor:
@@ -437,8 +459,10 @@ def _fitted(features: Tensor) -> tuple[Tensor, float]:
     values = features.double().numpy()
     padding = np.isnan(values[:, :, 0])
     true = np.zeros(padding.shape, np.bool_)
+    # The first candidate of each row is the target.
     true[:, 0] = True
     candidates = Candidates(np.nan_to_num(values), true, np.where(padding, -np.inf, 0.0))
+    # Without the network the features, and so the prior means, are the last ones.
     mean = np.array(PRIOR[-values.shape[2] :])
     weights = fit_weights([candidates], mean, np.full(len(mean), SPREAD**-2))
     return torch.from_numpy(weights).float(), float(candidates.losses(weights).sum())

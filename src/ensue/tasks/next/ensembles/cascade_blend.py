@@ -13,7 +13,7 @@ frequent               -ln(1 + how often the user took part): the memories know 
 length                 ln(1 + how many events came before), which tells when to trust which part
 hour, day, fortnight,  how usual this hour, day, fortnight, pace and pause is for the user
 pace, pause            (``temporal_preference.py``)
-cooccurrence, markov,  ln(share) by the counting rows of these names, ``FLOORS``, counted from what is remembered
+cooccurrence, markov,  ln(share) by the baselines of these names, ``BASELINES``, counted from what is remembered
 interpolated
 =====================  =======================================================================================
 
@@ -30,9 +30,9 @@ that is mixed.
 
 Where no remembered cascade holds a user twice, what a cascade holds already is as good as out of the question.
 
-Of more than ``WHOLE`` users each target has a list of its own (``shortlist.py``): of whom the network and the memories
-expect most, and who takes part most often. The mixture scores these and is learned from targets that are on theirs; all
-others stand below them, in the network's order.
+With more than ``MAX_DENSE_USERS`` users each target has a shortlist (``shortlist.py``): the users that the network
+and the memories score highest, and the most frequent ones. The mixture scores these and is fitted on targets that are
+on their shortlists; all other users rank below them, in the order of the network.
 
 No paper's model; no social graph is read. Where it beats counting is measured by ``ensue reproduce hidan``.
 """
@@ -65,36 +65,51 @@ from ensue.tasks.next.models.hidan import HiDAN
 from ensue.tasks.next.settings import CascadeBlendSettings, CountingSettings, HiDANSettings
 from ensue.vocabulary import FIRST
 
-KNOWN = ("network", "near", "far", "alike", "near high", "far high", "alike high", "frequent", "length", *CLOCKS)
-FLOORS: dict[str, type[Cooccurrence]] = {"cooccurrence": Cooccurrence, "markov": Markov, "interpolated": Interpolated}
-PARTS = (*KNOWN, *FLOORS)
-"""Features of the mixture."""
-START = (0.2, 0.6, 0.2, 0.4, 0.2, 0.2, 0.0, 0.8, 0.0, 0.3, 0.2, 0.2, 0.2, 0.1) + len(FLOORS) * (0.0,)
-"""The weights that it begins with, half of them; the other half is the best floor's."""
-LEAST = -20.0
-"""Logarithms of shares are taken for at least this."""
+CASCADE_FEATURES = (
+    "network",
+    "near",
+    "far",
+    "alike",
+    "near high",
+    "far high",
+    "alike high",
+    "frequent",
+    "length",
+    *CLOCKS,
+)
+BASELINES: dict[str, type[Cooccurrence]] = {
+    "cooccurrence": Cooccurrence,
+    "markov": Markov,
+    "interpolated": Interpolated,
+}
+FEATURES = (*CASCADE_FEATURES, *BASELINES)
+"""Features of the mixture, in the order of its weights."""
+START = (0.2, 0.6, 0.2, 0.4, 0.2, 0.2, 0.0, 0.8, 0.0, 0.3, 0.2, 0.2, 0.2, 0.1) + len(BASELINES) * (0.0,)
+"""Half of the initial weights; the other half is the best baseline."""
+MIN_LOG_SHARE = -20.0
+"""Lower bound of the logarithm of a share."""
 FLOOR = 1e-4
 HIGH = 1e-2
 """Shares of what the counts say well below these count as nothing, or as little."""
 TRIED = 10_000
 """Held-out targets, drawn at random, from which the mixture is learned."""
 AT_ONCE = 16
-"""Held-out windows that are looked at at once."""
+"""Held-out windows per batch."""
 JUDGED = 1000
 FOLDS = 4
 ERRORS = 2.0
-"""On so many of them, in so many parts, no floor may be better by more than so many standard errors."""
+"""On this number of targets, in this number of folds, no baseline may be better by more standard errors than this."""
 CANDIDATES = 100
 """Candidates with which a target is compared then: the highest, and as many of the others, which stand for all."""
-WHOLE = 50_000
-"""Up to so many users the mixture scores all of them."""
-FULL = 4
-"""Numbers an id that a target takes where its users are listed: what the network and a floor say of all."""
+MAX_DENSE_USERS = 50_000
+"""The largest catalogue of which the mixture scores all users."""
+TABLES_PER_ID = 4
+"""Tables of (targets, ids) where users are listed: the scores of the network and of a baseline for all users."""
 BYTES = 2**24
-"""So much memory is taken at once, about, by what the parts know: a part of the target steps after the other."""
+"""Approximate memory of the features of one chunk of target steps."""
 
 
-class Known(NamedTuple):
+class CandidateFeatures(NamedTuple):
     """Features of the candidates.
 
     Attributes:
@@ -121,8 +136,8 @@ class CascadeBlend(nn.Module):
     def __init__(self, settings: CascadeBlendSettings, num_ids: int) -> None:
         super().__init__()
         self.settings = settings
-        own = {field.name: getattr(settings, field.name) for field in fields(HiDANSettings)}
-        self.network = HiDAN(HiDANSettings(**own), num_ids)
+        hidan_settings = {field.name: getattr(settings, field.name) for field in fields(HiDANSettings)}
+        self.network = HiDAN(HiDANSettings(**hidan_settings), num_ids)
         self.memory = CascadeStore(num_ids)
         self.mixture = Mixture(torch.tensor(START))
         self.register_buffer("mixed", torch.zeros(1))
@@ -131,7 +146,7 @@ class CascadeBlend(nn.Module):
     @property
     def members(self) -> dict[str, float]:
         """See :class:`ensue.tasks.next.model.Finishes`: of each number that is mixed."""
-        return dict(zip(PARTS, self.mixture.weights.tolist(), strict=True))
+        return dict(zip(FEATURES, self.mixture.weights.tolist(), strict=True))
 
     @property
     def reach(self) -> int | None:
@@ -148,7 +163,7 @@ class CascadeBlend(nn.Module):
         return grown
 
     def loss(self, batch: Batch) -> Tensor:
-        """The network's."""
+        """Return the loss of the network."""
         return self.network.loss(batch)
 
     def forward(self, batch: Batch) -> Output:
@@ -159,23 +174,25 @@ class CascadeBlend(nn.Module):
         expected: Output = self.network(batch)
         if not float(self.mixed) or not len(self.memory.ids):
             return expected
-        mixture, (dependency, influence) = self.mixture.cpu(), expected.weights
+        mixture = self.mixture.cpu()
+        dependency, influence = expected.weights
         scores = expected.scores
-        said = torch.zeros_like(influence, device="cpu")
-        for targets, rows, part in self._parts(batch.arrays()):
+        memory_weights = torch.zeros_like(influence, device="cpu")
+        for targets, rows, chunk in self._chunks(batch.arrays()):
             network = scores[targets].cpu()
-            known = self._features(part, network)
-            found = mixture(known.features)
-            if known.users is not None:
-                found = _above_all_others(found, network, known.users, known.listed)
+            candidates = self._features(chunk, network)
+            chunk_scores = mixture(candidates.features)
+            if candidates.users is not None:
+                chunk_scores = _above_all_others(chunk_scores, network, candidates.users, candidates.listed)
             if not self.memory.repeats():
-                found += LEAST * _held(part, self.reach, found.shape[1])
-            scores[targets] = found.to(scores.device)
-            said[rows] += torch.from_numpy(known.shares)
+                # Where no past cascade repeats a user, users of the history are practically ruled out.
+                chunk_scores += MIN_LOG_SHARE * _history_mask(chunk, self.reach, chunk_scores.shape[1])
+            scores[targets] = chunk_scores.to(scores.device)
+            memory_weights[rows] += torch.from_numpy(candidates.shares)
         scores[:, :FIRST] = -torch.inf
-        # Half of the say in who was leaned on to what stood beside them, as far as anything did.
-        said = said.to(influence.device)
-        mixed = (influence + said) / (1 + said.sum(-1, keepdim=True)).clamp(min=1e-30)
+        # Average the influence of the network with that of the memory, where the memory has any.
+        memory_weights = memory_weights.to(influence.device)
+        mixed = (influence + memory_weights) / (1 + memory_weights.sum(-1, keepdim=True)).clamp(min=1e-30)
         return Output(scores, (dependency, mixed))
 
     def finish(self, learned: Histories, valid: Histories | None, earlier: NextModel | None) -> None:
@@ -198,73 +215,87 @@ class CascadeBlend(nn.Module):
         """Add past cascades to the memory."""
         self.memory.count(histories)
 
-    def _parts(self, batch: PaddedBatch) -> Iterator[tuple[slice, slice, PaddedBatch]]:
+    def _chunks(self, batch: PaddedBatch) -> Iterator[tuple[slice, slice, PaddedBatch]]:
         """Yield a few target steps at a time: which they are, the rows of their histories, and these histories."""
         past = self.memory
         window = self.settings.window or 30
         row, step = batch.target_mask.nonzero()
         # Past cascades that hold any of the latest events of a step: a sum up to the step, less one up to the window.
         sums = (past.totals()[batch.ids] * batch.mask).cumsum(1)
-        alike = sums[row, step] - np.where(step < window, 0.0, sums[row, np.maximum(step - window, 0)])
-        alike = np.minimum(alike, len(past.offsets) - 1)  # so many past cascades at most are compared
-        num_tables = len(PARTS) if past.num_ids <= WHOLE else FULL
-        group = (4 * num_tables * past.num_ids + 8 * alike).cumsum() // BYTES
+        num_compared = sums[row, step] - np.where(step < window, 0.0, sums[row, np.maximum(step - window, 0)])
+        num_compared = np.minimum(num_compared, len(past.offsets) - 1)  # so many past cascades at most are compared
+        # Cumulative bytes cut the target steps into chunks of about BYTES: float32 tables, and one float64 per
+        # cascade.
+        num_tables = len(FEATURES) if past.num_ids <= MAX_DENSE_USERS else TABLES_PER_ID
+        group = (4 * num_tables * past.num_ids + 8 * num_compared).cumsum() // BYTES
         start = 0
         for size in np.unique(group, return_counts=True)[1].tolist():
             targets = slice(start, start + size)
+            # Target steps are in the order of rows, so a chunk covers neighbouring histories.
             rows = slice(int(row[targets][0]), int(row[targets][-1]) + 1)
             target_mask = np.zeros_like(batch.target_mask)
             target_mask[row[targets], step[targets]] = True
-            part = PaddedBatch(
+            chunk = PaddedBatch(
                 batch.ids[rows], batch.mask[rows], batch.times[rows], target_mask[rows], batch.targets[:0]
             )
-            yield targets, rows, part
+            yield targets, rows, chunk
             start += size
 
-    def _features(self, batch: PaddedBatch, network: Tensor) -> Known:
-        """Compute the features ``PARTS`` of all users, or of the listed ones on large catalogues.
+    def _features(self, batch: PaddedBatch, network: Tensor) -> CandidateFeatures:
+        """Compute ``FEATURES`` of all users, or of the listed ones on large catalogues.
 
         Past cascades are looked up in NumPy, wherever the network is.
         """
         past = self.memory
         window = self.settings.window or 30
-        heard = CoParticipation(past, window=window).score(batch)
-        alike = CascadeNeighbours(past, window=window).score(batch)
+        co_participation = CoParticipation(past, window=window).score(batch)
+        neighbours = CascadeNeighbours(past, window=window).score(batch)
         users = None
         listed = torch.empty(0, dtype=torch.bool)
-        chosen: Tensor | slice = slice(None)
-        if past.num_ids > WHOLE:
-            users, listed = shortlists(network, (heard.near, alike), past.totals())
-            chosen = users
-        whole = torch.zeros(len(PARTS), *network[:, chosen].shape)
-        features = dict(zip(PARTS, whole, strict=True))
-        features["network"].copy_(network[:, chosen])
-        for name, said in (("near", heard.near), ("far", heard.far), ("alike", alike)):
-            share = said.data / np.repeat(np.maximum(said @ np.ones(said.shape[1]), 1e-30), np.diff(said.indptr))
-            for part, floor in ((name, FLOOR), (f"{name} high", HIGH)):
-                said.data = np.log1p(share / floor, dtype=np.float32)
-                shown = said if users is None else said[:, users.numpy()]
-                shown.toarray(out=features[part].numpy())
-        features["frequent"].copy_(-torch.from_numpy(past.totals()[chosen]).log1p())
-        before = batch.target_mask.nonzero()[1] + 1
+        columns: Tensor | slice = slice(None)
+        if past.num_ids > MAX_DENSE_USERS:
+            users, listed = shortlists(network, (co_participation.near, neighbours), past.totals())
+            columns = users
+        table = torch.zeros(len(FEATURES), *network[:, columns].shape)
+        # Each feature is a view of one row of the table and is written in place.
+        features = dict(zip(FEATURES, table, strict=True))
+        features["network"].copy_(network[:, columns])
+        for name, memory_scores in (
+            ("near", co_participation.near),
+            ("far", co_participation.far),
+            ("alike", neighbours),
+        ):
+            # Stored entries of a sparse row lie next to each other: each is divided by the sum of its row.
+            row_sums = np.maximum(memory_scores @ np.ones(memory_scores.shape[1]), 1e-30)
+            share = memory_scores.data / np.repeat(row_sums, np.diff(memory_scores.indptr))
+            for feature, floor in ((name, FLOOR), (f"{name} high", HIGH)):
+                memory_scores.data = np.log1p(share / floor, dtype=np.float32)
+                selected = memory_scores if users is None else memory_scores[:, users.numpy()]
+                selected.toarray(out=features[feature].numpy())
+        # Frequency enters with a minus sign, so that its usual weight is positive.
+        features["frequent"].copy_(-torch.from_numpy(past.totals()[columns]).log1p())
+        num_events = batch.target_mask.nonzero()[1] + 1
         if self.reach is not None:
-            before = np.minimum(before, self.reach + 1)
-        features["length"].copy_(torch.from_numpy(before)[:, None].log1p())
-        for name, (gains, which) in zip(CLOCKS, TemporalPreference(past, window=window).score(batch), strict=True):
-            torch.index_select(torch.from_numpy(gains)[:, chosen], 0, torch.from_numpy(which), out=features[name])
-        for name in FLOORS:
+            # The network sees no further back than its receptive field.
+            num_events = np.minimum(num_events, self.reach + 1)
+        features["length"].copy_(torch.from_numpy(num_events)[:, None].log1p())
+        for name, (gains, reading) in zip(CLOCKS, TemporalPreference(past, window=window).score(batch), strict=True):
+            # Gains are computed once per clock reading and gathered for each target step.
+            torch.index_select(torch.from_numpy(gains)[:, columns], 0, torch.from_numpy(reading), out=features[name])
+        for name in BASELINES:
+            # log_softmax makes the baselines comparable; unseen users are clamped to a finite value.
             scores = torch.from_numpy(self._floor(name)(batch).scores)
-            torch.clamp(scores.log_softmax(1)[:, chosen], min=LEAST, out=features[name])
+            torch.clamp(scores.log_softmax(1)[:, columns], min=MIN_LOG_SHARE, out=features[name])
         if users is None:
-            whole[..., :FIRST] = 0.0
-        return Known(whole, heard.shares, users, listed)
+            table[..., :FIRST] = 0.0
+        return CandidateFeatures(table, co_participation.shares, users, listed)
 
     def _floor(self, name: str) -> Cooccurrence:
         """Return a baseline that is counted from the past cascades."""
         window = self.settings.window or 30
 
         def count() -> Cooccurrence:
-            floor = FLOORS[name](CountingSettings(window=window), self.memory.num_ids)
+            floor = BASELINES[name](CountingSettings(window=window), self.memory.num_ids)
             floor.count(self.memory.histories())
             return floor
 
@@ -280,28 +311,32 @@ class CascadeBlend(nn.Module):
         num_ids = self.memory.num_ids
         filled = 0
         width = 1 + min(CANDIDATES, num_ids) + CANDIDATES
-        features = torch.empty(len(PARTS), num_targets, width)
+        features = torch.empty(len(FEATURES), num_targets, width)
         added = torch.empty(num_targets, width)
         cascades = np.empty(num_targets, np.int64)
         owners = valid.sequence_index()
         generator = torch.Generator().manual_seed(0)
+        # A fixed seed: the same data give the same mixture.
         order = np.random.default_rng(0).permutation(len(windows))
         for low in range(0, len(order), AT_ONCE):
             index = order[low : low + AT_ONCE]
             batch = windows.batch(index)
             network = self.network(batch.to(self.mixed.device)).scores.cpu()
+            # ruled_out is added to scores: -inf for padding, unknown, and users of the history.
             ruled_out = torch.zeros_like(network)
             ruled_out[:, :FIRST] = -torch.inf
             if hidden is not None:
                 hide_seen(ruled_out.numpy(), hidden, windows.positions(index))
-            for targets, _, part in self._parts(batch):
-                known = self._features(part, network[targets])
-                some, closed, places, first, listed = _on_lists(
-                    known, ruled_out[targets], torch.from_numpy(batch.targets[targets])
+            for targets, _, chunk in self._chunks(batch):
+                candidates = self._features(chunk, network[targets])
+                target_features, excluded, target_columns, first, listed = _on_lists(
+                    candidates, ruled_out[targets], torch.from_numpy(batch.targets[targets])
                 )
-                found = _candidates(some, closed, places, generator, first)
-                size = min(num_targets - filled, len(found[1]))
-                features[:, filled : filled + size], added[filled : filled + size] = found[0][:, :size], found[1][:size]
+                sampled = _candidates(target_features, excluded, target_columns, generator, first)
+                size = min(num_targets - filled, len(sampled[1]))
+                features[:, filled : filled + size] = sampled[0][:, :size]
+                added[filled : filled + size] = sampled[1][:size]
+                # Targets of one cascade are not independent; its number groups them in the test below.
                 positions = windows.positions(index)[targets][listed.numpy()]
                 cascades[filled : filled + size] = owners[positions][:size]
                 filled += size
@@ -312,75 +347,83 @@ class CascadeBlend(nn.Module):
             self.mixed.fill_(1.0)
 
 
-def _above_all_others(found: Tensor, network: Tensor, users: Tensor, listed: Tensor) -> Tensor:
+def _above_all_others(listed_scores: Tensor, network: Tensor, users: Tensor, listed: Tensor) -> Tensor:
     """(targets, ids) scores: those of a target's list, (targets, users), and below them the network's order."""
-    lowest = found.masked_fill(~listed, torch.inf).amin(1, keepdim=True)
+    lowest = listed_scores.masked_fill(~listed, torch.inf).amin(1, keepdim=True)
     scores = network - network.amax(1, keepdim=True) + lowest  # the network's highest is on every list
-    return scores.scatter(1, users.expand(found.shape), torch.where(listed, found, scores[:, users]))
+    return scores.scatter(1, users.expand(listed_scores.shape), torch.where(listed, listed_scores, scores[:, users]))
 
 
-def _on_lists(known: Known, ruled_out: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor, int, Tensor]:
+def _on_lists(
+    candidates: CandidateFeatures, ruled_out: Tensor, targets: Tensor
+) -> tuple[Tensor, Tensor, Tensor, int, Tensor]:
     """Return the arguments of :func:`_candidates`, restricted to targets on their own lists if users are listed.
 
     Last comes a mask (targets,) of these targets.
     """
-    if known.users is None:
-        return known.features, ruled_out, targets, FIRST, torch.ones_like(targets, dtype=torch.bool)
-    place = torch.searchsorted(known.users, targets).clamp(max=len(known.users) - 1)
-    there = (known.users[place] == targets) & known.listed.gather(1, place[:, None])[:, 0]
-    closed = ruled_out[:, known.users].masked_fill(~known.listed, -torch.inf)
-    return known.features[:, there], closed[there], place[there], 0, there
+    if candidates.users is None:
+        return candidates.features, ruled_out, targets, FIRST, torch.ones_like(targets, dtype=torch.bool)
+    # users is sorted: the column of a target, or of its right neighbour if it is not listed.
+    column = torch.searchsorted(candidates.users, targets).clamp(max=len(candidates.users) - 1)
+    is_listed = (candidates.users[column] == targets) & candidates.listed.gather(1, column[:, None])[:, 0]
+    excluded = ruled_out[:, candidates.users].masked_fill(~candidates.listed, -torch.inf)
+    return candidates.features[:, is_listed], excluded[is_listed], column[is_listed], 0, is_listed
 
 
 def _learned(features: Tensor, added: Tensor, cascades: Index) -> Mixture:
-    """The mixture that held-out targets ask for, or the best floor; see the module.
+    """Return the mixture fitted on held-out targets, or the best baseline; see the module.
 
     Args:
         features: (parts, targets, 1 + candidates), and
         added: (targets, 1 + candidates) as :func:`_candidates` has them.
         cascades: (targets,) the number of the cascade of each; gains within one depend on each other.
     """
-    floors = features[len(KNOWN) :]
+    floors = features[len(CASCADE_FEATURES) :]
     begin = torch.tensor(START) / 2
+    # The baseline of the lowest cross-entropy gets the other half of the initial weights.
     scores = floors + added
-    begin[len(KNOWN) + int((scores.logsumexp(2) - scores[..., 0]).mean(1).argmin())] += 0.5
-    parts = torch.arange(min(len(added), JUDGED)).chunk(FOLDS)
-    found = list[Tensor]()
-    for judged in parts if len(parts) > 1 else ():
-        learned = torch.cat([part for part in parts if part is not judged])
+    begin[len(CASCADE_FEATURES) + int((scores.logsumexp(2) - scores[..., 0]).mean(1).argmin())] += 0.5
+    # Each fold is judged by a mixture that was fitted on the others.
+    folds = torch.arange(min(len(added), JUDGED)).chunk(FOLDS)
+    fold_ranks = list[Tensor]()
+    for judged in folds if len(folds) > 1 else ():
+        training = torch.cat([fold for fold in folds if fold is not judged])
         mixture = Mixture(begin)
-        mixture.learn(features[:, learned], added[learned])
+        mixture.learn(features[:, training], added[training])
         scores = torch.cat([mixture(features[:, judged])[None], floors[:, judged]])
-        found.append(_reciprocal_ranks(scores, added[judged]))
-    if found:
-        gains = torch.cat(found, 1)
+        fold_ranks.append(_reciprocal_ranks(scores, added[judged]))
+    if fold_ranks:
+        gains = torch.cat(fold_ranks, 1)
+        # Row 0 is the mixture, the others are the baselines.
         gains = gains[1:] - gains[0]
         best = int(gains.mean(1).argmax())
         if exceeds_standard_error(gains[best].double().numpy(), cascades[: gains.shape[1]], ERRORS):
-            return Mixture(torch.eye(len(PARTS))[len(KNOWN) + best])
+            return Mixture(torch.eye(len(FEATURES))[len(CASCADE_FEATURES) + best])
     mixture = Mixture(begin)
     mixture.learn(features, added)
     return mixture
 
 
-def _held(batch: PaddedBatch, reach: int | None, num_ids: int) -> Tensor:
+def _history_mask(batch: PaddedBatch, reach: int | None, num_ids: int) -> Tensor:
     """Return 1 for the ids of each history up to the target step, as far back as ``reach``; else 0: (targets, ids)."""
     row, step = batch.target_mask.nonzero()
     distance = np.arange(batch.ids.shape[1] if reach is None else min(reach + 1, batch.ids.shape[1]))
+    # Steps before the start of a history repeat its first event, which changes nothing.
     ids = batch.ids[row[:, None], np.maximum(step[:, None] - distance, 0)]
     return torch.zeros(len(row), num_ids).scatter_(1, torch.from_numpy(ids), 1.0)
 
 
 def _reciprocal_ranks(scores: Tensor, added: Tensor) -> Tensor:
     """(…, targets) of the first of each row's candidates, where those drawn at random stand for others too."""
-    above = (scores[..., 1:] >= scores[..., :1]) * added[:, 1:].exp()
-    return 1 / (1 + above.sum(-1))
+    # A random candidate counts as exp(added) users: the number of users that it stands for.
+    num_above = (scores[..., 1:] >= scores[..., :1]) * added[:, 1:].exp()
+    return 1 / (1 + num_above.sum(-1))
 
 
 def _candidates(
     features: Tensor, ruled_out: Tensor, targets: Tensor, generator: torch.Generator, first: int = FIRST
 ) -> tuple[Tensor, Tensor]:
-    """Each target and some candidates: the highest under ``START``, and others at random, which stand for all the rest.
+    """Return each target and its candidates: the highest under ``START``, and a random sample of the others.
 
     Args:
         features: (parts, targets, ids).
@@ -393,17 +436,21 @@ def _candidates(
         (parts, targets, 1 + candidates), the target first; (targets, 1 + candidates) what is added to their scores,
         0 for targets.
     """
-    parts, num_targets, num_ids = features.shape
+    num_features, num_targets, num_ids = features.shape
+    # The target is no candidate a second time.
     open_to_all = ruled_out.scatter(1, targets[:, None], -torch.inf)
     scores = (torch.tensor(START) @ features.flatten(1)).view(num_targets, num_ids) + open_to_all
     high, top = scores.topk(min(CANDIDATES, num_ids), dim=1)
     open_to_all = open_to_all.scatter(1, top, -torch.inf)
-    left = (open_to_all == 0).sum(1, keepdim=True)
-    drawn = torch.randint(first, max(num_ids, first + 1), (num_targets, CANDIDATES), generator=generator).clamp(
+    num_open = (open_to_all == 0).sum(1, keepdim=True)
+    sampled = torch.randint(first, max(num_ids, first + 1), (num_targets, CANDIDATES), generator=generator).clamp(
         max=num_ids - 1
     )
-    kept = open_to_all.gather(1, drawn)
-    stands_for = (left.clamp(min=1) / (kept == 0).sum(1, keepdim=True).clamp(min=1)).log()
-    chosen = torch.cat([targets[:, None], top, drawn], dim=1)
-    added = torch.cat([torch.zeros(num_targets, 1), torch.where(high.isneginf(), high, 0.0), kept + stands_for], dim=1)
-    return features.gather(2, chosen.expand(parts, -1, -1)), added
+    penalty = open_to_all.gather(1, sampled)
+    # Importance weight of a sampled user: users still open, by those of the sample that are.
+    stands_for = (num_open.clamp(min=1) / (penalty == 0).sum(1, keepdim=True).clamp(min=1)).log()
+    candidate_ids = torch.cat([targets[:, None], top, sampled], dim=1)
+    added = torch.cat(
+        [torch.zeros(num_targets, 1), torch.where(high.isneginf(), high, 0.0), penalty + stands_for], dim=1
+    )
+    return features.gather(2, candidate_ids.expand(num_features, -1, -1)), added

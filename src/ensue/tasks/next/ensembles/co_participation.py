@@ -7,8 +7,8 @@ the cascades themselves, so that what stood beside a user this morning can weigh
            x sum over the times p that u_j stands in a past cascade, and over what stands beside it there
              of 1 / gap ** ``STEEP`` x (``FAR`` + exp(-|t_j - t_p| / ``DAYS``))
 
-with i the step that is asked. What came before u_j counts ``BACK`` times as much as what followed. Beside it comes the
-same sum without the last factor, which is right where the clock says nothing.
+with i the target step. Users before u_j count ``BACKWARD_WEIGHT`` times as much as users after it. A second feature is
+the same sum without the last factor, for data whose clock carries no information.
 
 Both are products of sparse matrices, (targets x events asked) by (events asked x past events) by (past events x ids):
 each event of a cascade is looked up once, whatever the number of steps that are asked about, and of its user's past
@@ -39,7 +39,7 @@ GONE = 20.0
 """Past so many times ``DAYS`` an exponential adds less to ``FAR`` than float32 can tell."""
 STEEP = 0.7
 """Exponent of the decay with the distance in events."""
-BACK = 0.1
+BACKWARD_WEIGHT = 0.1
 """Weight of users before a user, relative to users after it."""
 POWER = 0.7
 """Totals are divided out to this power."""
@@ -47,7 +47,7 @@ KEEP = 2000
 """Maximum number of past events looked up per user, the latest first."""
 EVENTS = 2**14
 """Number of past events processed per block."""
-PLACES = 2**18
+MAX_LOOKUPS = 2**18
 """So many past events are looked up at once, or those of one user: some 10 MB."""
 
 
@@ -66,22 +66,22 @@ class CoParticipationScores(NamedTuple):
 
 
 class CascadeIndex(NamedTuple):
-    """Inverted index of past cascades: the events of each id and their neighbours.
+    """Inverted index of past cascades: the events of each id and the users next to them.
 
     Attributes:
-        places: (kept,) which events are looked up, by id, those of one id by time.
+        events: (kept,) which events are looked up, by id, those of one id by time.
         moments: (moments,) the times at which anything happened, in order.
         keys: (kept,) id x (moments + 1) + which of ``moments``, in order.
-        stops: (ids + 1,) where each id's begin in ``places``.
-        beside: (events, ids) what stands beside each event, and how much that weighs.
+        stops: (ids + 1,) where each id's begin in ``events``.
+        neighbours: (events, ids) weight of the neighbours of each event.
         totals: (ids,) what all that stood beside an id weighs together.
     """
 
-    places: Index
+    events: Index
     moments: Floats
     keys: Index
     stops: Index
-    beside: SparseRows
+    neighbours: SparseRows
     totals: Floats
 
 
@@ -105,56 +105,67 @@ class CoParticipation:
         Args:
             batch: times as in the past cascades.
         """
-        found = self.past.cached(f"postings {self.window} {self.keep}", self._postings)
+        index = self.past.cached(f"postings {self.window} {self.keep}", self._postings)
         size, time = batch.mask.shape
         row, step = batch.target_mask.nonzero()
         lengths = np.minimum(step + 1, self.window)
         target = np.repeat(np.arange(len(row)), lengths)
         ends = np.repeat(row * time + step, lengths)
+        # Events are numbered in the (batch, time) table read row after row; each step uses its latest events.
         event = ranges(row * time + step + 1 - lengths, lengths)
-        asked, number = np.unique(event, return_inverse=True)
-        ids = batch.ids.reshape(-1)[asked]
-        times = batch.times.reshape(-1)[asked]
+        # An event of several target steps is looked up once.
+        unique_events, event_number = np.unique(event, return_inverse=True)
+        ids = batch.ids.reshape(-1)[unique_events]
+        times = batch.times.reshape(-1)[unique_events]
         users, user = np.unique(ids, return_inverse=True)
-        said = self._said(found, users, ids, times)
-        heeded = (ends + 1.0 - event) ** -STEEP * found.totals[ids[number]] ** -POWER
-        cells = np.stack([user[number], len(users) + number], 1)
-        shape = (len(row), len(users) + len(asked))
-        near = (heeded[:, None] * [FAR, 1.0]).astype(np.float32)
-        far_of = sparse_rows(target, cells[:, 0], near[:, 1], shape)
-        near_of = sparse_rows(np.repeat(target, 2), cells.ravel(), near.ravel(), shape)
-        mass = (near * (said @ np.ones(self.past.num_ids))[cells]).sum(1)
+        neighbour_weights = self._neighbour_weights(index, users, ids, times)
+        # Weight by distance in events, divided by how often the user has neighbours at all.
+        event_weights = (ends + 1.0 - event) ** -STEEP * index.totals[ids[event_number]] ** -POWER
+        # Columns: first the users (weights at any time), then the events (weights close in time).
+        cells = np.stack([user[event_number], len(users) + event_number], 1)
+        shape = (len(row), len(users) + len(unique_events))
+        pair_weights = (event_weights[:, None] * [FAR, 1.0]).astype(np.float32)
+        far_of = sparse_rows(target, cells[:, 0], pair_weights[:, 1], shape)
+        near_of = sparse_rows(np.repeat(target, 2), cells.ravel(), pair_weights.ravel(), shape)
+        # The part of each event in its target's scores; rows of targets are normalised to 1.
+        mass = (pair_weights * (neighbour_weights @ np.ones(self.past.num_ids))[cells]).sum(1)
         mass /= np.maximum(np.bincount(target, mass, len(row)), 1e-30)[target]
         shares = np.zeros((size * time, time), np.float32)
+        # Row: the target step; column: the position of the event within its history.
         shares[ends, event % time] = mass
-        return CoParticipationScores(near_of @ said, far_of @ said, shares.reshape(size, time, time))
+        return CoParticipationScores(
+            near_of @ neighbour_weights, far_of @ neighbour_weights, shares.reshape(size, time, time)
+        )
 
-    def _said(self, found: CascadeIndex, users: Index, ids: Index, times: Floats) -> SparseRows:
-        """(users + events, ids) what stood beside each user ever; then what stood beside each event's, close in time.
+    def _neighbour_weights(self, index: CascadeIndex, users: Index, ids: Index, times: Floats) -> SparseRows:
+        """Return weights of neighbours, (users + events, ids): of each user at any time, of each event close in time.
 
         Args:
-            found: where ids stand.
+            index: of the past cascades.
             users: (users,) ids.
-            ids: (events,) of events, and
-            times: (events,) when they came.
+            ids: (events,) the user of each event.
+            times: (events,) the time of each event.
         """
+        # Beyond this distance the exponential vanishes in float32, and the sum over all times covers the pair.
         far = GONE * DAY * DAYS
-        first = np.searchsorted(found.moments, times - far)
-        last = np.searchsorted(found.moments, times + far, "right")
-        low, high = (np.searchsorted(found.keys, ids * (len(found.moments) + 1) + at) for at in (first, last))
-        starts = np.concatenate([found.stops[users], low])
-        lengths = np.concatenate([found.stops[users + 1], high]) - starts
+        first = np.searchsorted(index.moments, times - far)
+        last = np.searchsorted(index.moments, times + far, "right")
+        # keys are id x (moments + 1) + moment in order: the events of an id within a time span are neighbours.
+        low, high = (np.searchsorted(index.keys, ids * (len(index.moments) + 1) + at) for at in (first, last))
+        starts = np.concatenate([index.stops[users], low])
+        lengths = np.concatenate([index.stops[users + 1], high]) - starts
         moment = np.concatenate([np.full(len(users), np.nan), times])  # a user has none: all it did weighs 1
-        bounds = [0, *(np.flatnonzero(np.diff(np.cumsum(lengths) // PLACES)) + 1).tolist(), len(starts)]
-        parts = []
-        for part in itertools.starmap(slice, itertools.pairwise(bounds)):
-            row = np.repeat(np.arange(len(starts[part])), lengths[part])
-            place = found.places[ranges(starts[part], lengths[part])]
-            apart = np.abs(moment[part][row] - self.past.times[place])
-            weights = np.nan_to_num(np.exp(-apart / (DAY * DAYS)), nan=1.0).astype(np.float32)
-            shape = (len(starts[part]), len(self.past.ids))
-            parts.append(sparse_rows(row, place, weights, shape) @ found.beside)
-        return stacked(parts)
+        # Cut where the number of lookups passes a multiple of MAX_LOOKUPS.
+        bounds = [0, *(np.flatnonzero(np.diff(np.cumsum(lengths) // MAX_LOOKUPS)) + 1).tolist(), len(starts)]
+        chunks = []
+        for chunk in itertools.starmap(slice, itertools.pairwise(bounds)):
+            row = np.repeat(np.arange(len(starts[chunk])), lengths[chunk])
+            events = index.events[ranges(starts[chunk], lengths[chunk])]
+            time_gaps = np.abs(moment[chunk][row] - self.past.times[events])
+            weights = np.nan_to_num(np.exp(-time_gaps / (DAY * DAYS)), nan=1.0).astype(np.float32)
+            shape = (len(starts[chunk]), len(self.past.ids))
+            chunks.append(sparse_rows(row, events, weights, shape) @ index.neighbours)
+        return stacked(chunks)
 
     def _postings(self) -> CascadeIndex:
         """Build the inverted index."""
@@ -163,31 +174,35 @@ class CoParticipation:
         num_ids = self.past.num_ids
         order = np.argsort(ids, kind="stable")
         stops = offsets_of(np.bincount(ids, minlength=num_ids))
+        # In the order of ids, the last `keep` events of each id are its latest.
         latest = order[stops[ids[order] + 1] - np.arange(len(order)) <= self.keep]
         moments, moment = np.unique(times, return_inverse=True)
         keys = ids[latest] * np.int64(len(moments) + 1) + moment[latest]
+        # A stable sort keeps events of the same id and time in the order of the data.
         by_time = np.argsort(keys, kind="stable")
-        beside = self._beside()
-        totals = np.bincount(ids, beside @ np.ones(num_ids), num_ids)
+        neighbours = self._neighbours()
+        totals = np.bincount(ids, neighbours @ np.ones(num_ids), num_ids)
         stops = offsets_of(np.bincount(ids[latest], minlength=num_ids))
-        return CascadeIndex(latest[by_time], moments, keys[by_time], stops, beside, np.maximum(totals, 1e-9))
+        return CascadeIndex(latest[by_time], moments, keys[by_time], stops, neighbours, np.maximum(totals, 1e-9))
 
-    def _beside(self) -> SparseRows:
+    def _neighbours(self) -> SparseRows:
         """(events, ids) what stands at most ``window`` away in the same cascade; an event itself weighs nothing."""
         values = self.past.ids
         starts = self.past.offsets
         window = min(self.window, int(np.diff(starts).max(initial=0)))  # no cascade is longer
-        places = np.arange(len(values))
+        positions = np.arange(len(values))
         begins, ends = (np.repeat(bound, np.diff(starts)) for bound in (starts[:-1], starts[1:]))
-        first = np.maximum(begins, places - window)
-        lengths = np.minimum(ends, places + window + 1) - first
-        near = np.arange(1.0, window + 1) ** -STEEP
-        by_gap = np.concatenate([BACK * near[::-1], [0.0], near]).astype(np.float32)
+        first = np.maximum(begins, positions - window)
+        lengths = np.minimum(ends, positions + window + 1) - first
+        decay = np.arange(1.0, window + 1) ** -STEEP
+        # Weights by gap from -window to window: earlier users count less, the event itself counts 0.
+        by_gap = np.concatenate([BACKWARD_WEIGHT * decay[::-1], [0.0], decay]).astype(np.float32)
         stops = offsets_of(lengths)
         columns, weights = np.empty(stops[-1], np.int32), np.empty(stops[-1], np.float32)
         for low, high in itertools.pairwise([*range(0, len(values), EVENTS), len(values)]):
-            place = ranges(first[low:high], lengths[low:high])
-            columns[stops[low] : stops[high]] = values[place]
-            gap = place - np.repeat(places[low:high], lengths[low:high])
+            neighbour = ranges(first[low:high], lengths[low:high])
+            columns[stops[low] : stops[high]] = values[neighbour]
+            # The gap of each neighbour, shifted by window to an index of by_gap.
+            gap = neighbour - np.repeat(positions[low:high], lengths[low:high])
             weights[stops[low] : stops[high]] = by_gap[gap + window]
         return sparse_between(stops, columns, weights, self.past.num_ids)

@@ -59,12 +59,14 @@ class CascadeStore:
 
     def count(self, histories: Histories) -> None:
         """Add encoded cascades as the latest; without a clock all events are at 0."""
+        # Without a clock all events are simultaneous, so that only the order counts.
         times = histories.times if histories.timed else np.zeros(len(histories.ids))
         added = Histories(histories.ids, histories.offsets, Vocabulary(), times)
         self._store(concat_histories(Histories(self.ids, self.offsets, Vocabulary(), self.times), added))
 
     def forget(self, histories: Histories) -> None:
         """Remove the cascades with the same users at the same times."""
+        # A key identifies a cascade by its users and times.
         forgotten = {*keys_of(histories)}
         cascades = Histories(self.ids, self.offsets, Vocabulary(), self.times)
         self._store(cascades.select(np.array([key not in forgotten for key in keys_of(cascades)], np.bool_)))
@@ -105,6 +107,7 @@ class CascadeStore:
 
     def repeats(self) -> bool:
         """Return whether any cascade contains a user twice."""
+        # Fewer distinct pairs of cascade and user than events: some user occurs twice.
         num_pairs = len(self.ids)
         return self.cached("repeats", lambda: len(np.unique(self.owner() * self.num_ids + self.ids)) < num_pairs)
 
@@ -148,6 +151,7 @@ class BlendMemory:
             settings: of the blend.
             num_ids: size of the catalogue, padding and unknown included.
         """
+        # The counts look no further back than the network or the neighbours.
         window = min(CountingSettings().window, max(settings.max_length, settings.window))
         interpolated = Interpolated(CountingSettings(window=window), num_ids)
         return cls(VSKNN(settings.memory(), num_ids), Markov(CountingSettings(), num_ids), interpolated)

@@ -48,6 +48,7 @@ class Mixture(nn.Module):
     def __init__(self, start: Tensor) -> None:
         super().__init__()
         generator = torch.Generator().manual_seed(0)
+        # The usual uniform initialisation of a linear layer, by the number of inputs.
         bound = 1 / math.sqrt(len(start))
         inner = (torch.rand(HIDDEN, len(start), generator=generator) * 2 - 1) * bound
         self.register_buffer("weights", start.clone())
@@ -69,10 +70,12 @@ class Mixture(nn.Module):
 
     def forward(self, features: Tensor) -> Tensor:
         """(targets, candidates) scores, of (parts, targets, candidates) features."""
+        # Standardisation is folded into the layer: A((f - mean) / spread) + b.
         inner = self.inner / self.spread
         bias = (self.bias - inner @ self.mean)[:, None]
-        flat = torch.split(features.flatten(1), COLUMNS, dim=1)  # so few that they stay in the processor's cache
-        scores = [self.outer @ torch.addmm(bias, inner, part).relu_() + self.weights @ part for part in flat]
+        # Targets and candidates become columns, in blocks that fit into the processor's cache.
+        flat = torch.split(features.flatten(1), COLUMNS, dim=1)
+        scores = [self.outer @ torch.addmm(bias, inner, chunk).relu_() + self.weights @ chunk for chunk in flat]
         return torch.cat(scores).view(features.shape[1:])
 
     @torch.enable_grad()
@@ -85,6 +88,7 @@ class Mixture(nn.Module):
         """
         self.mean.copy_(features.mean((1, 2)))
         self.spread.copy_(features.std((1, 2)).clamp(min=LEAST_SPREAD))
+        # The linear part is fitted first, so that the hidden units learn only its residual.
         self._learn_line(features[:, :LINE], added[:LINE])
         tensors = [self.weights, self.inner, self.bias, self.outer]
         generator = torch.Generator().manual_seed(0)
@@ -96,6 +100,7 @@ class Mixture(nn.Module):
         for _ in range(EPOCHS):
             for index in torch.split(torch.randperm(len(added), generator=generator), BATCH):
                 scores = self(features[:, index]) + added[index]
+                # Cross-entropy of the first candidate, which is the target.
                 loss = (scores.logsumexp(1) - scores[:, 0]).mean()
                 optimizer.zero_grad()
                 loss.backward()
@@ -115,6 +120,7 @@ class Mixture(nn.Module):
         def loss() -> Tensor:
             search.zero_grad()
             scores = (self.weights @ flat).view_as(added) + added
+            # In units of each feature's standard deviation: the prior is the same for all features.
             distance = ((self.weights - begin) * self.spread).square().sum()
             lost = (scores.logsumexp(1) - scores[:, 0]).mean() + PRIOR / len(added) * distance / 2
             torch.autograd.backward(lost)

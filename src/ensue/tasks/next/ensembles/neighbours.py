@@ -18,7 +18,7 @@ from ensue.tasks.next.ensembles.memory import CascadeStore
 from ensue.text.sparse import SparseRows, sparse_rows
 
 POWER = 3
-"""Chosen, like the roots, on validation cascades of FOREST's Twitter and Memetracker."""
+"""Exponent of the similarity; chosen, like the roots, on validation cascades of FOREST's Twitter and Memetracker."""
 
 
 class CascadeNeighbours:
@@ -35,27 +35,34 @@ class CascadeNeighbours:
 
     def score(self, batch: PaddedBatch) -> SparseRows:
         """Return M after each target step, (targets, ids)."""
-        compared, held = self.past.cached("neighbours", self._matrices)
+        user_weights, memberships = self.past.cached("neighbours", self._matrices)
         time = batch.ids.shape[1]
         row, step = batch.target_mask.nonzero()
         lengths = np.minimum(step + 1, self.window)
         ends = row * time + step
+        # Events are numbered in the (batch, time) table read row after row.
         event = ranges(ends + 1 - lengths, lengths)
         target = np.repeat(np.arange(len(row)), lengths)
         weights = ((ends[target] + 1.0 - event) ** -0.5).astype(np.float32)
-        alike = sparse_rows(target, batch.ids.reshape(-1)[event], weights, (len(row), self.past.num_ids)) @ compared
-        alike.data **= POWER
-        return alike @ held
+        similarity = (
+            sparse_rows(target, batch.ids.reshape(-1)[event], weights, (len(row), self.past.num_ids)) @ user_weights
+        )
+        # The power concentrates the weight on the most similar cascades.
+        similarity.data **= POWER
+        return similarity @ memberships
 
     def _matrices(self) -> tuple[SparseRows, SparseRows]:
         """Return similarity weights of users, (ids, cascades), and memberships, (cascades, ids)."""
         cascades = len(self.past.offsets) - 1
         num_ids = self.past.num_ids
+        # A user who takes part twice in a cascade counts once.
         keys = np.unique(self.past.owner() * num_ids + self.past.ids)
         owner = keys // num_ids
         value = keys % num_ids
-        held = sparse_rows(owner, value, np.ones(len(keys), np.float32), (cascades, num_ids))
+        memberships = sparse_rows(owner, value, np.ones(len(keys), np.float32), (cascades, num_ids))
+        # Inverse document frequency, with cascades as documents.
         rare = np.log(cascades / np.bincount(value, minlength=num_ids)[value])
-        shown = (rare / np.sqrt(np.bincount(owner, minlength=cascades)[owner])).astype(np.float32)
+        weights = (rare / np.sqrt(np.bincount(owner, minlength=cascades)[owner])).astype(np.float32)
+        # Entries are sorted by cascade; the transposed matrix needs them by user.
         by_value = np.argsort(value, kind="stable")
-        return sparse_rows(value[by_value], owner[by_value], shown[by_value], (num_ids, cascades)), held
+        return sparse_rows(value[by_value], owner[by_value], weights[by_value], (num_ids, cascades)), memberships

@@ -1,4 +1,4 @@
-"""Which users a blend looks at, where there are too many to look at all of them."""
+"""Shortlists of candidate users for catalogues that are too large to score in full."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FREQUENT = 200
 
 
 def shortlists(network: Tensor, memories: tuple[SparseRows, ...], totals: Floats) -> tuple[Tensor, Tensor]:
-    """The users on the list of any target, and who is on whose; a target's own list does not depend on the others.
+    """Return the users on any target's list, and a mask of each list; a list does not depend on the other targets.
 
     Args:
         network: (targets, ids) scores.
@@ -29,23 +29,25 @@ def shortlists(network: Tensor, memories: tuple[SparseRows, ...], totals: Floats
     Returns:
         (users,) ids, rising, and (targets, users) True where a user is on a target's list.
     """
+    # argpartition finds the highest ones without sorting the rest; their order does not matter.
     frequent = np.argpartition(totals, -min(FREQUENT, len(totals)))[-FREQUENT:]
     best = topk(network, LONGEST)[1].numpy()
     lists = [
-        np.concatenate([frequent, own, *(_highest(memory, target) for memory in memories)])
-        for target, own in enumerate(best)
+        np.concatenate([frequent, target_users, *(_highest(memory, target) for memory in memories)])
+        for target, target_users in enumerate(best)
     ]
     users = np.unique(np.concatenate(lists))
     users = users[users >= FIRST]
     listed = np.zeros((len(lists), len(users)), np.bool_)
-    for target, own in enumerate(lists):
-        listed[target, np.searchsorted(users, own[own >= FIRST])] = True
+    for target, target_users in enumerate(lists):
+        # users is sorted, so that searchsorted returns each listed user's column.
+        listed[target, np.searchsorted(users, target_users[target_users >= FIRST])] = True
     return torch.from_numpy(users), torch.from_numpy(listed)
 
 
 def _highest(memory: SparseRows, target: int) -> Index:
-    """The ids of whom a memory says most, at most ``LONGEST``."""
+    """Return the ids of the highest scores of a memory, at most ``LONGEST``."""
     row = slice(memory.indptr[target], memory.indptr[target + 1])
     ids = memory.indices[row].astype(np.int64)
-    said = memory.data[row]
-    return ids if len(ids) <= LONGEST else ids[np.argpartition(said, -LONGEST)[-LONGEST:]]
+    scores = memory.data[row]
+    return ids if len(ids) <= LONGEST else ids[np.argpartition(scores, -LONGEST)[-LONGEST:]]

@@ -59,57 +59,64 @@ class TemporalPreference:
         """Yield for each of ``CLOCKS`` the gains of users at each reading, (readings, ids), and a step's reading."""
         row, step = batch.target_mask.nonzero()
         times = batch.times
-        begun = np.maximum(step - self.window + 1, 0)
-        readings = _read(times[row, step], times[row, begun], times[row, np.maximum(step - 1, 0)], step > 0)
+        window_start = np.maximum(step - self.window + 1, 0)
+        readings = _read(times[row, step], times[row, window_start], times[row, np.maximum(step - 1, 0)], step > 0)
         tables = self.past.cached(f"habits {self.window}", self._tables)
         for table, read in zip(tables, readings, strict=True):
             distinct, which = np.unique(read, return_inverse=True)
-            _, place, at = np.intersect1d(table.readings, distinct, assume_unique=True, return_indices=True)
-            lengths = np.diff(table.starts)[place]
-            entry = ranges(table.starts[place], lengths)
+            # Only readings that occur in the batch are looked up; all others gain nothing.
+            _, row_of_reading, column = np.intersect1d(
+                table.readings, distinct, assume_unique=True, return_indices=True
+            )
+            lengths = np.diff(table.starts)[row_of_reading]
+            entry = ranges(table.starts[row_of_reading], lengths)
             gains = np.zeros((len(distinct), self.past.num_ids), np.float32)
-            gains[np.repeat(at, lengths), table.values[entry]] = table.gains[entry]
+            # Scatter the stored users of each reading into its row of ids.
+            gains[np.repeat(column, lengths), table.values[entry]] = table.gains[entry]
             yield gains, which
 
     def _tables(self) -> list[ClockTable]:
-        """One for each clock."""
+        """Return one table for each clock."""
         starts = self.past.offsets
         times = self.past.times
-        place = np.arange(len(times))
+        position = np.arange(len(times))
         first = np.repeat(starts[:-1], np.diff(starts))
-        event = np.flatnonzero(place > first)
+        # The first event of a cascade has no event before it, at which a clock could be read.
+        event = np.flatnonzero(position > first)
         latest = event - 1
         first = first[event]
-        begun = np.maximum(latest - self.window + 1, first)
-        before = np.maximum(latest - 1, first)
-        read = _read(times[latest], times[begun], times[before], latest > first)
+        window_start = np.maximum(latest - self.window + 1, first)
+        previous = np.maximum(latest - 1, first)
+        read = _read(times[latest], times[window_start], times[previous], latest > first)
         values = self.past.ids[event].astype(np.int64)
-        return [_table(own, values, self.past.num_ids) for own in read]
+        return [_table(readings, values, self.past.num_ids) for readings in read]
 
 
-def _read(latest: Floats, begun: Floats, before: Floats, paused: npt.NDArray[np.bool_]) -> tuple[Index, ...]:
+def _read(latest: Floats, window_start: Floats, previous: Floats, paused: npt.NDArray[np.bool_]) -> tuple[Index, ...]:
     """Return the readings of the clocks at the latest event, from the times of three events."""
     return (
         (latest // 3600 % 24).astype(np.int64),
         (latest // DAY).astype(np.int64),
         (latest // (14 * DAY)).astype(np.int64),
-        _octave(latest - begun),
-        np.where(paused, _octave(latest - before), -1),
+        _octave(latest - window_start),
+        np.where(paused, _octave(latest - previous), -1),
     )
 
 
 def _octave(seconds: Floats) -> Index:
-    """The logarithm of minutes to base 2, rounded down; below one minute 0."""
+    """Return the logarithm of minutes to base 2, rounded down; 0 below one minute."""
     octaves: Index = np.log2(1 + np.maximum(seconds, 0) / 60).astype(np.int64)
     return octaves
 
 
-def _table(read: Index, values: Index, num_ids: int) -> ClockTable:
-    """Gains of each user at each reading."""
-    readings, place = np.unique(read, return_inverse=True)
-    keys, counts = np.unique(place * num_ids + values, return_counts=True)
+def _table(clock_readings: Index, values: Index, num_ids: int) -> ClockTable:
+    """Return the gains of each user at each reading."""
+    readings, index = np.unique(clock_readings, return_inverse=True)
+    # Count pairs of reading and user; keys are sorted by reading.
+    keys, counts = np.unique(index * num_ids + values, return_counts=True)
     reading = keys // num_ids
-    shares = np.bincount(place, minlength=len(readings)) / max(1, len(place))
+    shares = np.bincount(index, minlength=len(readings)) / max(1, len(index))
     gains = np.log1p(counts / (PRIOR * shares[reading]))
+    # Each reading's users are neighbours: starts cuts them into rows.
     starts = np.searchsorted(reading, np.arange(len(readings) + 1))
     return ClockTable(readings, starts, keys % num_ids, gains)

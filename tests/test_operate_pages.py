@@ -62,7 +62,7 @@ def test_every_cluster_is_understood() -> None:
 
 
 def test_bounds_are_those_of_the_code() -> None:
-    assert sizing.LARGE == cascade_blend.WHOLE == 50_000 and MAX_DECAYED_ROWS == 100_000
+    assert sizing.LARGE == cascade_blend.MAX_DENSE_USERS == 50_000 and MAX_DECAYED_ROWS == 100_000
     assert SoftmaxSettings().negatives == 2048
     assert (shortlist.LONGEST, shortlist.FREQUENT) == (500, 200)
     assert (train.EVALUATION_SAMPLE, train.CHECKED_SCORES, train.LEAST_CHECKED) == (30_000, 3 * 10**9, 1_000)

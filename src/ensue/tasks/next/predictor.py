@@ -434,7 +434,7 @@ class NextPredictor(NextState):
                 if not answer.choices:
                     continue  # no item is left
                 timed = self.metadata.timed and (bool(record.times) or not record.values)
-                delays = tuple(estimate.after[row].tolist()) if timed else ()
+                delays = tuple(estimate.delay[row].tolist()) if timed else ()
                 foreseen = Foreseen(answer.choices, float(estimate.stop[row]), delays)
                 forecasts[row] = replace(forecasts[row], steps=(*forecasts[row].steps, foreseen))
                 latest = record.times[-1] if record.times else 0.0
@@ -460,7 +460,7 @@ class NextPredictor(NextState):
             with torch.no_grad():
                 states = network.states(batch)[batch.target_mask]
                 delays = torch.stack([network.next_time(states, share) for share in SHARES], dim=1)
-            estimate.after[filled] = delays.cpu().numpy()
+            estimate.delay[filled] = delays.cpu().numpy()
         return estimate
 
     def explain(self, records: Sequence[History], k: int = 3) -> list[Explanation]:

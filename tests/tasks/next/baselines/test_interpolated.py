@@ -12,7 +12,7 @@ from ensue import History
 from ensue.data.histories import Histories
 from ensue.metrics import Floats
 from ensue.tasks.next.baselines.counting import Cooccurrence
-from ensue.tasks.next.baselines.interpolated import GAP, LEFT, PAST, Interpolated, Numbers, Observed
+from ensue.tasks.next.baselines.interpolated import GAP, MIN_NOVEL_SHARE, PAST, Interpolated, Numbers, Observed
 from ensue.tasks.next.dataset import Windows
 from ensue.tasks.next.settings import CountingSettings
 from ensue.vocabulary import FIRST, Vocabulary
@@ -63,11 +63,11 @@ def literal(model: Interpolated, train: Histories, prefix: list[int], times: lis
         value: number["repeat"] * model.repeats.shares(np.array([latest.index(value) + 1])).item()
         for value in set(latest)
     }
-    left = max(1 - sum(own_shares.values()), LEFT)
+    left = max(1 - sum(own_shares.values()), MIN_NOVEL_SHARE)
     ever, lately = model.totals / model.totals.sum(), model.recent.shares()
     found = []
     for candidate in range(len(train.vocabulary)):
-        back = (1 - number["lately"]) * float(ever[candidate]) + number["lately"] * float(lately[candidate])
+        back = (1 - number["recent"]) * float(ever[candidate]) + number["recent"] * float(lately[candidate])
         counted = sum(weight * pairs[value, candidate] for value, weight in weights)
         found.append(left * (counted + number["prior"] * back) / total + own_shares.get(candidate, 0.0))
     return found
@@ -112,7 +112,7 @@ def test_what_is_observed_of_held_out_targets_is_what_is_scored(monkeypatch: pyt
     seconds = float(np.median(seen[0].seconds[:, 1]))
     assert seconds == pytest.approx(1, rel=0.3)  # in median gaps
     unit = late.times[1] - late.times[0]
-    assert len(shares) == len(seen[0].own)
+    assert len(shares) == len(seen[0].repeat_share)
     model.numbers[-1] = 0
     shares = scored(model, batch).scores.gather(1, torch.from_numpy(batch.targets)[:, None])[:, 0].double()
     numbers = Numbers(*NUMBERS[:-1], 0.0)

@@ -45,7 +45,7 @@ def test_stops_and_delays_by_hand() -> None:
     sure = twice.estimate(asked)
     assert sure.stop.tolist() == pytest.approx([1 / 4, 1 / 3, 1.0], abs=0.01)
     # The first gap is 10 s; after one of 11 s, of the same class, 1,000 s: each within its class, half an octave.
-    assert 8 <= sure.after[0, 1] <= 11.4 and 724 <= sure.after[1, 1] <= 1024.1
+    assert 8 <= sure.delay[0, 1] <= 11.4 and 724 <= sure.delay[1, 1] <= 1024.1
     halves = LengthDelayModel()
     halves.count(data.select(slice(0, 2)))
     halves.count(data.select(slice(2, 5)))

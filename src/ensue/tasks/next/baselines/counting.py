@@ -208,6 +208,7 @@ class Cooccurrence(Popularity):
         forgotten = type(self)(self.settings, self.num_ids)
         Cooccurrence.count(forgotten, histories)
         pairs, forgotten_pairs = self._pairs(), forgotten._pairs()
+        # Both lists of pairs are sorted: find each forgotten pair among the stored ones.
         index = np.searchsorted(pairs, forgotten_pairs).clip(max=max(len(pairs) - 1, 0))
         is_stored = pairs[index] == forgotten_pairs if len(pairs) else np.zeros(len(forgotten_pairs), np.bool_)
         counts = self.counts.astype(np.float64)
@@ -218,11 +219,13 @@ class Cooccurrence(Popularity):
     def forget_ids(self, ids: Ids) -> None:
         """Take some ids out of the counts and pairs."""
         super().forget_ids(ids)
+        # A pair goes if either of its items does.
         remaining = ~np.isin(self._earlier(), ids) & ~np.isin(self.columns, ids)
         self._set_pairs(self._pairs()[remaining], self.counts[remaining].astype(np.float64))
 
     def _set_pairs(self, pairs: Index, counts: Floats) -> None:
         """Store pairs, each as earlier id x ids + later id in rising order, and their counts."""
+        # Pair keys are sorted, so the first key of each id is where its row begins.
         self.rows = np.searchsorted(pairs, np.arange(self.num_ids + 1) * self.num_ids)
         self.columns = (pairs % self.num_ids).astype(np.int32)
         self.counts = counts.astype(np.float32)
@@ -245,6 +248,7 @@ class Cooccurrence(Popularity):
         _, starts, lengths = np.unique(pairs // self.num_ids, return_index=True, return_counts=True)
         mask = np.ones(len(pairs), np.bool_)
         for start, length in zip(starts[lengths > keep], lengths[lengths > keep], strict=True):
+            # Counts are stored in float32: ties are decided by what is stored.
             falling = np.argsort(-counts[start : start + length].astype(np.float32), kind="stable")
             mask[start + falling[keep:]] = False
         return pairs[mask], counts[mask]
@@ -267,6 +271,7 @@ class Cooccurrence(Popularity):
     def row_totals(self) -> Counts:
         """Return the sum of each item's counts over its successors, (ids,)."""
         if self._row_totals is None:
+            # Differences of cumulative sums, in float64, so that long logs lose no precision.
             sums = np.concatenate([[0.0], np.cumsum(self.counts, dtype=np.float64)])
             self._row_totals = np.diff(sums[self.rows]).astype(np.float32)
         return self._row_totals
@@ -306,6 +311,7 @@ class Cooccurrence(Popularity):
             The row of the target, the id and the weight of each event that is scored from; and the parts.
         """
         totals = self.row_totals()
+        # Items with many successors are discounted, so that popular ones do not dominate.
         by_id = (np.maximum(totals, 1e-9) ** -self.settings.power).astype(np.float32, copy=False)
         weights: Scores = self.recency(batch) * by_id[batch.ids][:, None, :]
         # Each target step has a row of (targets, time) weights; its history is repeated for each of its target steps.
@@ -318,6 +324,7 @@ class Cooccurrence(Popularity):
 
     def _sums(self, target: Index, ids: Index, weight: Scores) -> tuple[Index, Scores]:
         """Return row x ids + id of each follower of some events, and its weighted count."""
+        # Flatten the rows of all events; owner is the event of each pair.
         owner, pair = entries_of(self.rows, ids)
         cells = (target * self.num_ids)[owner] + self.columns[pair]
         return cells, weight[owner] * self.counts[pair]
@@ -396,5 +403,6 @@ def log_mixture(totals: Counts, popularity: float, rows: int, cells: Index, shar
     """
     fractions = totals / np.maximum(totals.sum(), 1)
     scores = np.repeat((popularity * fractions)[None], rows, axis=0)
+    # A cell may occur several times; add.at sums its addends.
     np.add.at(scores.reshape(-1), cells, shares)
     return logarithm(scores)

@@ -1,4 +1,4 @@
-"""Interpolated counts: what followed the latest events, the history's own values, and popularity ever and lately.
+"""Interpolated counts: followers of the latest events, the history's own values, and popularity, overall and recent.
 
 Probabilities of one kind are backed off to another, as language models of counts do (Jelinek & Mercer 1980; MacKay &
 Peto 1995 for the prior of ``prior`` observations; Kuhn & De Mori 1990 for the cache of own values). With n(e, x) the
@@ -6,11 +6,11 @@ pairs of e and a later x, at most ``GAP`` apart, 1 / gap each, and ``backward`` 
 
     w(e)     = n(e)^-``power`` x ``lag``^(events since e) x exp(-``rate`` x seconds since e) of ``PAST`` latest events
     P(x)     = left x (sum of w(e) n(e, x) + ``prior`` back(x)) / (sum of w(e) n(e) + ``prior``) + ``repeat`` x r(x)
-    back(x)  = (1 - ``lately``) x share of all events + ``lately`` x share lately
+    back(x)  = (1 - ``recent``) x share of all events + ``recent`` x recent share
     left     = 1 - ``repeat`` x sum of r over the history's own values
 
 with r by the distance of x, of :class:`RepeatShares`, 0 for what the history does not hold. The seven numbers, and the
-half-life of what came lately, are chosen on the latest tenth of what is counted first, by likelihood and by MRR; then
+half-life of the recent counts, are chosen on the latest tenth of what is counted first, by likelihood and by MRR; then
 all of that is counted. They do not change when more is counted later. ``GAP`` and ``PAST`` were chosen on the latest
 tenths of the training parts of Yoochoose, Diginetica, Globo, MovieLens and Twitter.
 """
@@ -42,12 +42,12 @@ MAX_TARGETS = 5000
 """Held-out targets, the latest, by which the numbers are chosen."""
 STEPS = 60
 """Steps of the search for the numbers."""
-LEAST = 1e-9
-LEFT = 0.02
-"""No probability is taken for less than the first, and so much is left to what the history does not hold."""
+MIN_PROBABILITY = 1e-9
+MIN_NOVEL_SHARE = 0.02
+"""Lower bounds of a probability, and of the probability left to items that the history does not hold."""
 PULL = 1e-4
 FURTHEST = 12.0
-"""Both keep a number finite of which the data says nothing."""
+"""Weight of the L2 penalty, and bound of the search: both keep a parameter finite that the data does not determine."""
 
 
 Number: TypeAlias = "float | np.floating"
@@ -59,7 +59,7 @@ class Numbers(NamedTuple):
     lag: Number
     power: Number
     repeat: Number
-    lately: Number
+    recent: Number
     prior: Number
     backward: Number
     rate: Number
@@ -67,7 +67,7 @@ class Numbers(NamedTuple):
 
 START = (0.5, 0.5, 0.7, 0.3, 2.0, 0.3, 0.1)
 """Start of the search, with ``rate`` in median gaps; used as it is if nothing can be held out."""
-LATELY = 3
+RECENT = 3
 PRIOR = 4
 BACKWARD = 5
 """Positions in :class:`Numbers`."""
@@ -82,51 +82,55 @@ class Observed(NamedTuple):
     """(targets, events) count of the target after each event."""
     preceded: Floats
     """(targets, events) count of the target before each event."""
-    after: Floats
+    followed_total: Floats
     """(targets, events) sum of all counts after each event."""
-    before: Floats
+    preceded_total: Floats
     """(targets, events) sum of all counts before each event."""
     since: Floats
     """(targets, events) number of events between each event and the latest."""
     seconds: Floats
     """(targets, events) time between each event and the latest."""
-    own: Floats
+    repeat_share: Floats
     """(targets,) share of the target's distance if the history contains it, else 0."""
-    every: Floats
+    repeat_total: Floats
     """(targets,) sum of such shares over all items of the history."""
     ever: Floats
     """(targets,) share of the target among all events."""
-    lately: Floats
+    recent: Floats
     """(targets,) share of the target among recent events."""
 
     def likelihood(self, numbers: Numbers) -> tuple[float, Numbers]:
         """Return the mean logarithm of the targets' probabilities, and its derivatives by the numbers."""
-        lag, power, repeat, recent, prior, backward, rate = numbers
-        sums = self.after + backward * self.before
-        bounded_sums = np.maximum(sums, LEAST)
+        lag, power, repeat, recent_weight, prior, backward, rate = numbers
+        # Pairs in both directions, the reverse one weighted by `backward`.
+        sums = self.followed_total + backward * self.preceded_total
+        bounded_sums = np.maximum(sums, MIN_PROBABILITY)
+        # w(e) of the module: decay by position and by time, and discount of events with many pairs.
         weights = lag**self.since * np.exp(-rate * self.seconds) * bounded_sums**-power
         counts = self.followed + backward * self.preceded
-        counted = (weights * counts).sum(1)
+        weighted_counts = (weights * counts).sum(1)
         total = (weights * sums).sum(1) + prior
-        popular = (1 - recent) * self.ever + recent * self.lately
-        left = np.maximum(1 - repeat * self.every, LEFT)
-        numerator = counted + prior * popular
-        probability = left * numerator / total + repeat * self.own
-        bounded = np.maximum(probability, LEAST)
+        popular = (1 - recent_weight) * self.ever + recent_weight * self.recent
+        novel_share = np.maximum(1 - repeat * self.repeat_total, MIN_NOVEL_SHARE)
+        # Interpolation with popularity, as with a Dirichlet prior of `prior` observations.
+        numerator = weighted_counts + prior * popular
+        probability = novel_share * numerator / total + repeat * self.repeat_share
+        bounded = np.maximum(probability, MIN_PROBABILITY)
         # From here on each name is the derivative of the mean logarithm by what it names; a bound that holds has none.
-        by_probability = np.where(probability >= LEAST, 1 / bounded, 0.0) / len(bounded)
-        by_numerator = by_probability * left / total
+        by_probability = np.where(probability >= MIN_PROBABILITY, 1 / bounded, 0.0) / len(bounded)
+        by_numerator = by_probability * novel_share / total
         by_total = -by_numerator * numerator / total
-        by_left = np.where(left > LEFT, by_probability * numerator / total, 0.0)
+        by_novel_share = np.where(novel_share > MIN_NOVEL_SHARE, by_probability * numerator / total, 0.0)
         # (targets, events) by the weight of each event, times the weight.
         by_weight = weights * (by_numerator[:, None] * counts + by_total[:, None] * sums)
-        inner = weights * (by_numerator[:, None] * self.preceded + by_total[:, None] * self.before)
-        by_sums = np.where(sums >= LEAST, -power * by_weight * self.before / bounded_sums, 0.0)
+        # The derivative by `backward`, through counts and sums.
+        inner = weights * (by_numerator[:, None] * self.preceded + by_total[:, None] * self.preceded_total)
+        by_sums = np.where(sums >= MIN_PROBABILITY, -power * by_weight * self.preceded_total / bounded_sums, 0.0)
         derivatives = Numbers(
             lag=(by_weight * self.since).sum() / lag,
             power=-(by_weight * np.log(bounded_sums)).sum(),
-            repeat=(by_probability * self.own - by_left * self.every).sum(),
-            lately=(by_numerator * prior * (self.lately - self.ever)).sum(),
+            repeat=(by_probability * self.repeat_share - by_novel_share * self.repeat_total).sum(),
+            recent=(by_numerator * prior * (self.recent - self.ever)).sum(),
             prior=(by_numerator * popular + by_total).sum(),
             backward=(inner + by_sums).sum(),
             rate=-(by_weight * self.seconds).sum(),
@@ -148,6 +152,7 @@ class Observed(NamedTuple):
 
         probabilities = np.array(START[:NUM_PROBABILITIES])
         positive = np.array(START[NUM_PROBABILITIES:])
+        # The inverses of the sigmoid and of the exponential.
         begin = np.concatenate([np.log(probabilities / (1 - probabilities)), np.log(positive)])
         bounds = [(-FURTHEST, FURTHEST)] * len(begin)
         result = minimize(loss, begin, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": STEPS})
@@ -164,7 +169,7 @@ class Interpolated(Cooccurrence):
     """Interpolated counts; see the module.
 
     Attributes:
-        recent: popularity lately.
+        recent: recent popularity.
         repeats: how often values come again.
         numbers: (7,) the learned numbers in the order of :class:`Numbers`; zeros until they are chosen.
     """
@@ -172,8 +177,8 @@ class Interpolated(Cooccurrence):
     recent: Recent = None  # type: ignore[assignment]  # nothing is counted unless given
     repeats: RepeatShares = field(default_factory=RepeatShares)
     numbers: Floats = field(default_factory=lambda: np.zeros(len(START)))
-    _both: tuple[Any, Scores] | None = field(init=False, default=None)
-    _back: Scores | None = field(init=False, default=None)
+    _symmetric: tuple[Any, Scores] | None = field(init=False, default=None)
+    _popularity: Scores | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         """Check the parts; once anything is counted, the numbers are chosen.
@@ -211,20 +216,21 @@ class Interpolated(Cooccurrence):
         """Add encoded histories; the first time the numbers are chosen."""
         if not self.numbers.any():
             self.numbers = np.array(START)
-            parts = latest_tenth(histories)
-            self.recent.choose(parts)
-            if parts is not None:
+            split = latest_tenth(histories)
+            self.recent.choose(split)
+            if split is not None:
+                # The numbers are fitted on the latest tenth, with counts of the events before it.
                 early = type(self)(self.settings, self.num_ids, numbers=self.numbers)
                 early.recent.half_life = self.recent.half_life
-                early.count(parts[0])
-                self.numbers = early.likeliest(parts[1])
+                early.count(split[0])
+                self.numbers = early.likeliest(split[1])
         super().count(histories)
         self.recent.count(histories)
         self.repeats.count(histories, self.totals)
 
     def _set_pairs(self, pairs: Index, counts: Floats) -> None:
         super()._set_pairs(pairs, counts)
-        self._both = self._back = None
+        self._symmetric = self._popularity = None
 
     def forget(self, histories: Histories) -> None:
         """Take back encoded histories; how often values come again, and the numbers, stay."""
@@ -240,7 +246,7 @@ class Interpolated(Cooccurrence):
         """Return these counts resized for more ids."""
         grown = super().grow(num_ids)
         grown.recent = self.recent.grow(num_ids)
-        grown._both = grown._back = None
+        grown._symmetric = grown._popularity = None
         return grown
 
     def likeliest(self, held_out: Histories) -> Floats:
@@ -259,8 +265,10 @@ class Interpolated(Cooccurrence):
         if held_out.timed:
             elapsed = held_out.times[positions][:, None] - held_out.times[np.maximum(event, 0)]
             seconds = np.where(values > 0, elapsed, 0)
+            # Column 1 is the gap between the last two events; its median is the unit of `rate`.
             gaps = seconds[:, 1:2]
             unit = float(np.median(gaps[gaps > 0])) if (gaps > 0).any() else 1.0
+        # A target that was never counted has no probability that the numbers could change.
         in_counts = self.totals[targets] > 0
         if not in_counts.any():
             return self.numbers
@@ -268,6 +276,7 @@ class Interpolated(Cooccurrence):
         columns = (
             _pair_counts(pairs, values, targets[:, None]),
             _pair_counts(pairs, targets[:, None], values),
+            # Row sums are pairs after an id, column sums are pairs before it.
             pairs.sum(1)[values],
             pairs.sum(0)[values],
             since + np.zeros_like(values),
@@ -277,6 +286,7 @@ class Interpolated(Cooccurrence):
             self.recent.shares()[targets],
         )
         numbers = Observed(*(column.astype(np.float64)[in_counts] for column in columns)).likeliest()
+        # The rate per median gap becomes a rate per second; 0 without times.
         numbers[-1] *= held_out.timed / unit
         return numbers
 
@@ -288,6 +298,7 @@ class Interpolated(Cooccurrence):
             batch = windows.batch(index[start : start + 64])
             cells, shares = self.repeats.score(batch, self.num_ids, self.settings.window)
             row = cells // self.num_ids
+            # A cell is row x ids + id: its id is compared with the target of its row.
             is_target = cells % self.num_ids == batch.targets[row]
             target_shares.append(np.bincount(row, shares * is_target, batch.num_targets).astype(np.float64))
             totals.append(np.bincount(row, shares, batch.num_targets).astype(np.float64))
@@ -302,16 +313,17 @@ class Interpolated(Cooccurrence):
 
     def both_ways(self) -> tuple[csr_array, Scores]:
         """Return the counts plus ``backward`` times those the other way round, and (ids,) their sums by first value."""
-        if self._both is None:
+        if self._symmetric is None:
             forward = self._table()
-            both = (forward + float(self.numbers[BACKWARD]) * forward.T).tocsr()
-            self._both = both, both.sum(1).astype(np.float32)
-        return self._both
+            symmetric = (forward + float(self.numbers[BACKWARD]) * forward.T).tocsr()
+            self._symmetric = symmetric, symmetric.sum(1).astype(np.float32)
+        return self._symmetric
 
     def event_weights(self, batch: PaddedBatch) -> Scores:
         """Return w of every event for every step, (batch, step, event); 0 of events that are not scored from."""
         numbers = Numbers(*self.numbers.astype(np.float32))
         steps = np.arange(batch.mask.shape[1])
+        # (step, event) number of events in between; negative for later events, which are not visible.
         since = steps[:, None] - steps
         is_visible = (since >= 0) & (since < self.latest)
         weights: Scores = is_visible * numbers.lag ** np.maximum(since, 0).astype(np.float32) * batch.mask[:, None, :]
@@ -336,23 +348,23 @@ class Interpolated(Cooccurrence):
         """
         from scipy.sparse import csr_array
 
-        both, sums = self.both_ways()
+        symmetric, sums = self.both_ways()
         values = batch.ids[batch.target_mask.nonzero()[0]]
         row, event = weights.nonzero()
         total = (weights * sums[values]).sum(1) + float(self.numbers[PRIOR])
         shares = (weights / total[:, None])[row, event].astype(np.float64)
         shape = (len(weights), self.num_ids)
         # A sparse (targets, ids) matrix of event weights times the (ids, ids) pairs gives the followers of each target.
-        followers = (csr_array((shares, (row, values[row, event])), shape=shape) @ both).tocoo()
+        followers = (csr_array((shares, (row, values[row, event])), shape=shape) @ symmetric).tocoo()
         cells = followers.row.astype(np.int64) * shape[1] + followers.col
         return cells, followers.data.astype(np.float32), total
 
     def back(self) -> Scores:
-        """Return popularity, ever and lately, (ids,)."""
-        if self._back is None:
-            recent = float(self.numbers.astype(np.float32)[LATELY])
-            self._back = (1 - recent) * Popularity.shares(self) + recent * self.recent.shares()
-        return self._back
+        """Return popularity, overall and recent, (ids,)."""
+        if self._popularity is None:
+            recent = float(self.numbers.astype(np.float32)[RECENT])
+            self._popularity = (1 - recent) * Popularity.shares(self) + recent * self.recent.shares()
+        return self._popularity
 
     def parts(self, batch: PaddedBatch) -> tuple[Scores, Index, Scores, Scores]:
         """Return the nonzero terms of P beside popularity.
@@ -365,16 +377,18 @@ class Interpolated(Cooccurrence):
         numbers = Numbers(*self.numbers.astype(np.float32))
         cells, followed, total = self._followers(batch, weights[batch.target_mask])
         own_cells, distance = own_values(batch, self.num_ids, self.settings.window)
-        own = numbers.repeat * self.repeats.shares(distance)
+        own_added = numbers.repeat * self.repeats.shares(distance)
         owner = own_cells // self.num_ids
-        left = np.maximum(1 - np.bincount(owner, own, len(total)), LEFT).astype(np.float32)
+        # The probability left after repeats, per target.
+        novel_share = np.maximum(1 - np.bincount(owner, own_added, len(total)), MIN_NOVEL_SHARE).astype(np.float32)
         row, step = batch.target_mask.nonzero()
+        # The part of an event is its weight times the sum of all pairs that it brings in.
         weights *= self.both_ways()[1][batch.ids][:, None, :] * batch.target_mask[:, :, None]
-        weights[row, step] *= (left / total)[:, None]
+        weights[row, step] *= (novel_share / total)[:, None]
         # A value at distance 1 is the step's own event.
-        weights[row[owner], step[owner], step[owner] + 1 - distance] += own
-        added = np.concatenate([left[cells // self.num_ids] * followed, own])
-        return left * numbers.prior / total, np.concatenate([cells, own_cells]), added, weights
+        weights[row[owner], step[owner], step[owner] + 1 - distance] += own_added
+        added = np.concatenate([novel_share[cells // self.num_ids] * followed, own_added])
+        return novel_share * numbers.prior / total, np.concatenate([cells, own_cells]), added, weights
 
     def __call__(self, batch: PaddedBatch) -> ScoredBatch:
         """Return the scores, (targets, ids), and the weight of each event in them, (batch, time, time)."""
@@ -388,7 +402,8 @@ class Interpolated(Cooccurrence):
 def _pair_counts(pairs: csr_array, first: Index, second: Index) -> Floats:
     """Return the count of each pair, 0 where it never occurs."""
     num = pairs.shape[0]
+    # Each stored pair as first x ids + second; rows and columns are sorted, so keys are too.
     keys = np.repeat(np.arange(num), np.diff(pairs.indptr)) * num + pairs.indices
-    wanted = first * num + second
-    index = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-    return np.where(keys[index] == wanted, pairs.data[index], 0.0) if len(keys) else np.zeros(wanted.shape)
+    pair_keys = first * num + second
+    index = np.minimum(np.searchsorted(keys, pair_keys), len(keys) - 1)
+    return np.where(keys[index] == pair_keys, pairs.data[index], 0.0) if len(keys) else np.zeros(pair_keys.shape)

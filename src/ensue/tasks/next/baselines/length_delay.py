@@ -1,7 +1,7 @@
 """Length of histories and delay of the next event, counted independently of the model.
 
-- **Stop**: of the histories that reached n events, how many ended there; n in classes (:func:`sizes`). It stands beside
-  the choices and is never one of them.
+- **Stop**: of the histories that reached n events, how many ended there; n in classes (:func:`sizes`). It is reported
+  next to the choices and is never one of them.
 - **Delay**: the gaps before an event, by the gap before that (an hour of silence is seldom followed by a second's), in
   classes half an octave wide; median and the middle 80 %.
 """
@@ -26,27 +26,27 @@ GAPS = 80
 OCTAVE = 2.0
 """Classes of a history's size, of a gap, and how many of those double it."""
 PRIOR = 5.0
-"""Histories that a class is thought to have seen beside its own, which ended as often as all do."""
+"""Pseudo-count: each class is smoothed by this number of histories that ended as often as all do."""
 
 
 def sizes(events: Index) -> Index:
-    """The class of a number of events: itself up to 16, then eight to a doubling."""
-    many = 16 + np.floor(8 * np.log2(np.maximum(events, 16) / 16)).astype(np.int64)
-    found: Index = np.minimum(np.where(events < 16, events, many), SIZES - 1)
-    return found
+    """Return the class of a number of events: itself up to 16, then eight classes per doubling."""
+    octave_classes = 16 + np.floor(8 * np.log2(np.maximum(events, 16) / 16)).astype(np.int64)
+    classes: Index = np.minimum(np.where(events < 16, events, octave_classes), SIZES - 1)
+    return classes
 
 
 def gap_classes(seconds: Floats) -> Index:
-    """The class of a gap: 0 below a second, then two to a doubling, up to some 20,000 years."""
-    found: Index = np.minimum(np.floor(OCTAVE * np.log2(np.maximum(seconds, 2**-0.5))) + 1, GAPS - 1).astype(np.int64)
-    return np.maximum(found, 0)
+    """Return the class of a gap: 0 below a second, then two classes per doubling, up to about 20,000 years."""
+    classes: Index = np.minimum(np.floor(OCTAVE * np.log2(np.maximum(seconds, 2**-0.5))) + 1, GAPS - 1).astype(np.int64)
+    return np.maximum(classes, 0)
 
 
 class StopDelayEstimate(NamedTuple):
     """Estimates per history: (histories,) probability of stopping, (histories, 3) seconds at ``SHARES``."""
 
     stop: Floats
-    after: Floats
+    delay: Floats
 
 
 @dataclass(eq=False)
@@ -76,16 +76,19 @@ class LengthDelayModel:
             raise ValueError("ended counts more ends than histories")
 
     def count(self, histories: Histories) -> None:
-        """Add whole histories; one that holds nothing says nothing."""
+        """Add complete histories; empty ones are skipped."""
         owner = histories.sequence_index()
         lengths = histories.lengths
+        # Event n of a history, counted from 1, is a history that reached n events.
         reached = sizes(np.arange(len(histories.ids)) - histories.offsets[owner] + 1)
         self.reached += np.bincount(reached, minlength=SIZES)
         self.ended += np.bincount(sizes(lengths[lengths > 0]), minlength=SIZES)
         if histories.timed and len(owner) > 1:
+            # Differences across the border of two histories are no gaps.
             same = owner[1:] == owner[:-1]
-            before, gap = self._before(np.diff(histories.times), same)
-            cells = np.bincount(before * GAPS + gap, minlength=self.gaps.size)
+            previous, gap = self._before(np.diff(histories.times), same)
+            # A (previous, gap) pair is one cell of the table read row after row.
+            cells = np.bincount(previous * GAPS + gap, minlength=self.gaps.size)
             self.gaps += cells.reshape(self.gaps.shape)
 
     def forget(self, histories: Histories) -> None:
@@ -97,8 +100,9 @@ class LengthDelayModel:
 
     @staticmethod
     def _before(apart: Floats, same: np.ndarray) -> tuple[Index, Index]:
-        """The class of the gap before each gap (``GAPS``: there is none), and its own."""
+        """Return the class of the gap before each gap (``GAPS`` if there is none), and the class of the gap itself."""
         classes = gap_classes(apart)
+        # The first gap of a history has none before it, which is class GAPS.
         earlier = np.where(np.append(False, same[:-1]), np.append(0, classes[:-1]), GAPS)
         return earlier[same], classes[same]
 
@@ -112,25 +116,30 @@ class LengthDelayModel:
         return StopDelayEstimate(self.stop_chances(histories.lengths), self._quantiles(latest))
 
     def stop_chances(self, events: Index) -> Floats:
-        """The chance that nothing follows so many events."""
+        """Return the probability that a history of this many events ends there."""
         reached, ended = self.reached.astype(np.float64), self.ended.astype(np.float64)
+        # Additive smoothing towards the overall stopping rate.
         overall = ended.sum() / max(1.0, reached.sum())
         at = sizes(events)
         chances: Floats = (ended[at] + PRIOR * overall) / (reached[at] + PRIOR)
         return chances
 
     def _quantiles(self, latest: Index) -> Floats:
-        """Seconds at ``SHARES`` after each class of gap; a class hardly seen leans on all."""
+        """Return the seconds at ``SHARES`` after each class of gap; rare classes are smoothed by all gaps."""
         table = self.gaps.astype(np.float64)
-        whole = table.sum(0)
-        rows = table[latest] + PRIOR * whole / max(1.0, whole.sum())
+        overall = table.sum(0)
+        rows = table[latest] + PRIOR * overall / max(1.0, overall.sum())
         sums = np.cumsum(rows, axis=1)
         bounds = np.concatenate([[0.0], 2 ** (np.arange(GAPS) / OCTAVE)])  # class 0 is [0, 1), class 1 [1, sqrt 2) ...
-        found = np.empty((len(latest), len(SHARES)))
+        quantiles = np.empty((len(latest), len(SHARES)))
         for column, share in enumerate(SHARES):
-            wanted = share * sums[:, -1]
-            at = (sums < wanted[:, None]).sum(1).clip(max=GAPS - 1)
+            target_mass = share * sums[:, -1]
+            # The first class whose cumulative count reaches the quantile.
+            gap_class = (sums < target_mass[:, None]).sum(1).clip(max=GAPS - 1)
             row = np.arange(len(latest))
-            inside = (wanted - sums[row, at] + rows[row, at]) / np.maximum(rows[row, at], np.finfo(rows.dtype).tiny)
-            found[:, column] = bounds[at] + inside.clip(0, 1) * (bounds[at + 1] - bounds[at])
-        return found
+            # Linear interpolation within the class.
+            inside = (target_mass - sums[row, gap_class] + rows[row, gap_class]) / np.maximum(
+                rows[row, gap_class], np.finfo(rows.dtype).tiny
+            )
+            quantiles[:, column] = bounds[gap_class] + inside.clip(0, 1) * (bounds[gap_class + 1] - bounds[gap_class])
+        return quantiles

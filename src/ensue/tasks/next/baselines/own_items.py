@@ -1,4 +1,4 @@
-"""Own items: the values a history already holds, the latest first, beside what the rules say of its last event.
+"""Own items: repeats of the values of a history, the latest first, mixed with sequential rules of its last event.
 
 A candidate's score is ``weight`` times its share among the history's own values, each as likely as values that far back
 are to come again (:class:`RepeatShares`), plus 1 - ``weight`` times its share among sequential rules. The weight is the
@@ -25,14 +25,14 @@ from ensue.topk import log_totals
 MAX_TARGETS = 2000
 """Held-out targets, the latest, by which the weight is chosen."""
 MIN_SHARE = 1e-12
-"""A share is taken for at least this."""
+"""Lower bound of a share, for logarithms and divisions."""
 WEIGHTS = np.linspace(0, 0.95, 20)
 """Candidates for the weight of a session's own items."""
 
 
 @dataclass(eq=False)
 class OwnItems(SequentialRules):
-    """Own values beside sequential rules; see the module.
+    """Own values mixed with sequential rules; see the module.
 
     Attributes:
         repeats: how often values come again.
@@ -51,10 +51,11 @@ class OwnItems(SequentialRules):
         """Add encoded histories; the first time the weight is chosen."""
         if self.weight is None:
             self.weight = 0.0
-            if (parts := latest_tenth(histories)) is not None:
+            if (split := latest_tenth(histories)) is not None:
+                # The weight is fitted on the latest tenth, with counts of the events before it.
                 early = type(self)(self.settings, self.num_ids, weight=0.0)
-                early.count(parts[0])
-                self.weight = early.likeliest(parts[1])
+                early.count(split[0])
+                self.weight = early.likeliest(split[1])
         super().count(histories)
         self.repeats.count(histories, self.totals)
 
@@ -71,10 +72,12 @@ class OwnItems(SequentialRules):
             target_cells = np.arange(len(scores)) * self.num_ids + batch.targets
             rule_shares.append(np.exp(scores.reshape(-1)[target_cells] - log_totals(scores)))
             cells, shares, _ = self.own_shares(batch)
+            # Each row has one target; cells // num_ids is the row of a cell.
             is_target = cells == target_cells[cells // self.num_ids]
             own_shares.append(_sums(cells[is_target] // self.num_ids, shares[is_target], len(scores)))
-        rules, own = (np.concatenate(parts).astype(np.float64) for parts in (rule_shares, own_shares))
-        likelihoods = [np.log(np.maximum((1 - w) * rules + w * own, MIN_SHARE)).sum() for w in WEIGHTS]
+        rules, repeats = (np.concatenate(chunks).astype(np.float64) for chunks in (rule_shares, own_shares))
+        # The likelihood has one parameter, so a grid is enough.
+        likelihoods = [np.log(np.maximum((1 - w) * rules + w * repeats, MIN_SHARE)).sum() for w in WEIGHTS]
         return float(WEIGHTS[int(np.argmax(likelihoods))])
 
     def own_shares(self, batch: PaddedBatch) -> tuple[Index, Scores, Index]:

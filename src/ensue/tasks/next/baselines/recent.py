@@ -1,4 +1,4 @@
-"""Popularity lately: how often each value occurred, an event half as much for each half-life of events after it.
+"""Recent popularity: how often each value occurred, an event half as much for each half-life of events after it.
 
 The order is that of the clock where times count from 1970, else the file's. The half-life is a power of two, chosen by
 MRR on the latest tenth of what is counted first; then all of that is counted.
@@ -24,7 +24,7 @@ from ensue.tasks.next.dataset import Windows
 SHORTEST = 64
 """The shortest half-life that is tried, in events."""
 EVER = 1e-6
-"""Weight of popularity ever: it orders what has not occurred for long."""
+"""Weight of overall popularity: it orders items without recent events."""
 
 
 def chronological(histories: Histories) -> Ids:
@@ -37,12 +37,14 @@ def latest_tenth(histories: Histories) -> tuple[Histories, Histories] | None:
     filled = histories.select(histories.lengths > 0)
     if len(filled) < 2:
         return None
+    # Dated histories are split by time, others in the order of the file.
     early, late, _ = hold_out(filled, by_time=dated(filled))
     return (early, late) if late.lengths.max() > 1 else None
 
 
 def latest_windows(windows: Windows, num_targets: int) -> Index:
     """Return the indices of the latest windows that have at most ``num_targets`` targets together."""
+    # Sums from each window to the last one.
     targets_from_here = np.cumsum((windows.stops - windows.target_starts)[::-1])[::-1]
     return np.flatnonzero(targets_from_here <= num_targets)
 
@@ -83,11 +85,12 @@ class Recent(Popularity):
             self.choose(latest_tenth(histories))
         super().count(histories)
         ids = chronological(histories)
+        # All earlier counts age by the number of new events.
         self.lately *= 0.5 ** (len(ids) / self.half_life)
         self.lately += decayed_counts(ids, self.half_life, self.num_ids)
 
     def forget(self, histories: Histories) -> None:
-        """Take back encoded histories; what they added lately fades, but for values that nobody else has."""
+        """Take back encoded histories; recent counts only fade, except those of items that no other history has."""
         super().forget(histories)
         self.lately[self.totals <= 0] = 0
 
@@ -96,14 +99,16 @@ class Recent(Popularity):
         super().forget_ids(ids)
         self.lately[ids] = 0
 
-    def choose(self, parts: tuple[Histories, Histories] | None) -> None:
+    def choose(self, split: tuple[Histories, Histories] | None) -> None:
         """Take the half-life that ranks the later part best after the earlier one, the longest of equals."""
-        ids = np.zeros(0, np.int32) if parts is None else chronological(parts[0])
+        ids = np.zeros(0, np.int32) if split is None else chronological(split[0])
+        # Powers of two from SHORTEST to eight times the number of events, the longest first.
         powers = np.arange(np.log2(SHORTEST), max(np.ceil(np.log2(max(len(ids), 1))), np.log2(SHORTEST)) + 4)
         half_lives = 2.0 ** powers[::-1]
         best = 0
-        if parts is not None:
-            late = parts[1]
+        if split is not None:
+            late = split[1]
+            # Every event but the first of a history is a target.
             targets = late.ids[np.arange(len(late.ids)) > late.offsets[:-1][late.sequence_index()]]
             best = int(
                 np.argmax([_mean_reciprocal_rank(decayed_counts(ids, h, self.num_ids), targets) for h in half_lives])
@@ -125,5 +130,6 @@ class Recent(Popularity):
 
 def _mean_reciprocal_rank(counts: Floats, targets: Ids) -> float:
     """Return the MRR of targets among items ranked by counts; ties count against the target."""
+    # Rank: the number of items that have at least the target's count.
     ranks = len(counts) - np.searchsorted(np.sort(counts), counts[targets])
     return float(metrics.reciprocal_rank(ranks.astype(np.float64)).mean())

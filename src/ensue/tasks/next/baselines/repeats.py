@@ -1,4 +1,4 @@
-"""The values a history already holds: how far back each stands, and how often one that far back comes again.
+"""Repeats: the distance of each value that a history holds, and the probability of a repeat at that distance.
 
 The share of a distance is counted, one pass over the log: of the target steps before which some value stood last at
 that distance, how many had it as their target. Distances are in classes (exact up to 16, then eight to a doubling).
@@ -85,8 +85,9 @@ class RepeatShares:
             if isinstance(table, np.ndarray):
                 require_table(name, table, np.float32, [2 if name == "held" else SIZES])
                 require_counts(name, table)
+        # Each count cannot exceed the number of steps at which it was possible.
         pairs = ((self.again, self.offered), (self.lone_again, self.lone_offered), (self.held[1], self.held[0]))
-        if any((part > whole).any() for part, whole in pairs):
+        if any((count > limit).any() for count, limit in pairs):
             raise ValueError("again counts more repeats than steps")
 
     def count(self, histories: Histories, totals: Counts) -> None:
@@ -98,37 +99,39 @@ class RepeatShares:
         """
         owner = histories.sequence_index()
         ids = histories.ids
-        span, again, own = spans(histories, owner)
-        lone = own == totals[ids]
-        self.held += [np.count_nonzero(~again), np.count_nonzero(lone & ~again)]
-        for chosen, repeated, offered in (
+        span, is_repeated, num_in_history = spans(histories, owner)
+        # An item that occurs only in this history has all its occurrences there.
+        lone = num_in_history == totals[ids]
+        self.held += [np.count_nonzero(~is_repeated), np.count_nonzero(lone & ~is_repeated)]
+        for mask, repeated, offered in (
             (np.ones_like(lone), self.again, self.offered),
             (lone, self.lone_again, self.lone_offered),
         ):
-            repeated += _counts(sizes(span[chosen & again]))
+            repeated += _counts(sizes(span[mask & is_repeated]))
             # An event with a span of 3 is offered at 1, 2 and 3.
-            offers = np.bincount(span[chosen], minlength=2)[::-1].cumsum()[::-1][1:]
+            offers = np.bincount(span[mask], minlength=2)[::-1].cumsum()[::-1][1:]
             offered += _counts(sizes(np.arange(1, len(offers) + 1)), offers)
 
     def shares(self, distance: Index, *, lone: bool = False) -> Scores:
         """Return the probability of a repeat at each distance; with ``lone`` of values that no history held before."""
         mean = self.again.sum() / np.maximum(self.offered.sum(), 1)
+        # Classes with few observations are smoothed towards the mean, and lone items towards all items.
         probabilities = self._smoothed(self.again, self.offered, mean)
         if lone:
             probabilities = self._smoothed(self.lone_again, self.lone_offered, probabilities)
-        chosen = probabilities[sizes(distance)]
-        return np.where(distance == 1, np.float32(0), chosen) if self.skips_latest else chosen
+        by_distance = probabilities[sizes(distance)]
+        return np.where(distance == 1, np.float32(0), by_distance) if self.skips_latest else by_distance
 
     def without_latest(self) -> RepeatShares:
-        """Return the same shares, but for the latest value: it is no answer."""
+        """Return the same shares with probability 0 of the latest value."""
         shares = copy(self)
         shares.skips_latest = True
         return shares
 
     def novelty(self) -> float:
-        """The share of values new to all among those that their history did not hold (Good 1953): values held once."""
-        held, lone = self.held.tolist()
-        return float(lone / (held + PRIOR))
+        """Return the fraction of new items of a history that are new to all histories (Good 1953), from singletons."""
+        num_pairs, num_lone = self.held.tolist()
+        return float(num_lone / (num_pairs + PRIOR))
 
     @staticmethod
     def _smoothed(again: Counts, offered: Counts, expected: Counts | np.float32) -> Scores:
@@ -152,13 +155,16 @@ def spans(histories: Histories, owner: Index) -> tuple[Index, np.ndarray, Index]
     """
     ids = histories.ids
     events = np.arange(len(histories.ids))
+    # Events of one item of one history share a key; a stable sort keeps them in order of time.
     keys = owner * (int(ids.max(initial=0)) + 1) + ids
     order = np.argsort(keys, kind="stable")
     _, group, sizes_of = np.unique(keys[order], return_inverse=True, return_counts=True)
-    again = np.zeros(len(ids), np.bool_)
+    is_repeated = np.zeros(len(ids), np.bool_)
     follows = histories.offsets[1:][owner] - 1  # the last event is no target's own past
-    again[order[:-1]] = group[1:] == group[:-1]
-    follows[order[:-1][again[order[:-1]]]] = order[1:][group[1:] == group[:-1]]
-    own = np.empty(len(ids), np.int64)
-    own[order] = sizes_of[group]
-    return follows - events, again, own
+    # An event is repeated if the next one in this order has the same key.
+    is_repeated[order[:-1]] = group[1:] == group[:-1]
+    # The position of the next occurrence ends the span of an event.
+    follows[order[:-1][is_repeated[order[:-1]]]] = order[1:][group[1:] == group[:-1]]
+    num_in_history = np.empty(len(ids), np.int64)
+    num_in_history[order] = sizes_of[group]
+    return follows - events, is_repeated, num_in_history

@@ -42,11 +42,11 @@ from ensue.tasks.next.settings import VSKNNSettings
 from ensue.vocabulary import FIRST
 
 WIDEST = 256
-"""Clicks of a session that the kernel compares at most."""
+"""Maximum number of clicks of a session that the kernel compares."""
 AT_ONCE = 128
-"""Targets, about, that are looked up at once: each lists all items of hundreds of past sessions."""
+"""Approximate number of targets per chunk: each lists all items of hundreds of past sessions."""
 EVENTS = 2**18
-"""So many events are counted at once."""
+"""Number of events that are counted per chunk."""
 
 
 def decayed(decay: str, window: int) -> Scores:
@@ -88,6 +88,7 @@ class VSKNN(ItemCounts):
         require_table("items", self.items, np.int32, [None])
         require_offsets("starts", self.starts, len(self.items))
         require_ids("items", self.items, self.num_ids, FIRST)
+        # Items must rise within a session; the first item of each session may be smaller than the one before it.
         rising = np.diff(self.items, prepend=0) > 0
         rising[self.starts[self.starts < len(self.items)]] = True  # the first item of a session
         if not rising.all():
@@ -116,6 +117,7 @@ class VSKNN(ItemCounts):
         owner, items = _distinct(histories, self.num_ids)
         self.holders = np.maximum(self.holders - self._occurrences(items), 0)
         self.num_sessions = max(0, self.num_sessions - len(np.unique(owner)))
+        # Sessions are recognised by a hash of their items; equal sessions are removed one for one, the latest first.
         to_forget = Counter(_sums_of_hashes(items, np.flatnonzero(np.diff(owner, prepend=-1))).tolist())
         hashes = _sums_of_hashes(self.items, self.starts[:-1])
         remaining = np.ones(len(hashes), np.bool_)
@@ -133,6 +135,7 @@ class VSKNN(ItemCounts):
 
     def _store(self, mask: npt.NDArray[np.bool_]) -> None:
         """Store some of the entries alone; a session without any goes."""
+        # Sessions without entries have length 0 and lose their place.
         lengths = np.bincount(self.sessions_of_entries()[mask])
         self.items = self.items[mask]
         self.starts = offsets_of(lengths[lengths > 0])
@@ -175,9 +178,9 @@ class VSKNN(ItemCounts):
     def __call__(self, batch: PaddedBatch) -> ScoredBatch:
         """Return the scores, (targets, ids), and each event's part of the similarity, (batch, time, time)."""
         scores, weights = [], []
-        for part in batch.split(AT_ONCE):
-            cells, shares, similarity = self.score(part)
-            num_targets = part.num_steps
+        for chunk in batch.split(AT_ONCE):
+            cells, shares, similarity = self.score(chunk)
+            num_targets = chunk.num_steps
             scores.append(log_mixture(self.totals, self.settings.popularity, num_targets, cells, shares))
             weights.append(similarity)
         # One part is not copied: its scores are the largest block of an answer.
@@ -202,16 +205,19 @@ class VSKNN(ItemCounts):
             latest_first = ids[row, max(0, step + 1 - self.settings.window) : step + 1][::-1]
             items, distances = np.unique(latest_first, return_index=True)  # an item counts at its latest click alone
             neighbours, similar, of_click = self._search(items, distances, decay)
+            # Flatten the items of all neighbours; owner is the neighbour of each entry.
             owner, entries = entries_of(self.starts, neighbours)
             scores = similar[owner] * rarity[self.items[entries]]
             cells.append(target * self.num_ids + self.items[entries].astype(np.int64))
             shares.append(scores / max(scores.sum(), np.finfo(np.float32).tiny))
+            # A click at distance d from the target step is the event d steps earlier.
             weights[row, step, step - distances] = of_click
         weights /= np.maximum(weights.sum(-1, keepdims=True), 1e-30)
         return np.concatenate(cells), np.concatenate(shares), weights
 
     def _score_compiled(self, batch: PaddedBatch) -> tuple[Index, Scores, Scores]:
-        settings, (postings, stops) = self.settings, self._looked_up()
+        settings = self.settings
+        postings, stops = self._looked_up()
         rows, steps = map(np.ascontiguousarray, batch.target_mask.nonzero())
         weights = np.empty((*batch.ids.shape, batch.ids.shape[1]), np.float32)
         prepared = kernels.prepare(
@@ -220,6 +226,7 @@ class VSKNN(ItemCounts):
             sessions=float(self.num_sessions), idf=settings.idf, window=settings.window, sample=settings.sample,
             neighbours=settings.neighbours, num_ids=self.num_ids, num_sessions=len(self.starts) - 1, weights=weights,
         )  # fmt: skip
+        # A first guess of the number of entries; the buffers grow to the number that the kernel returns.
         num_entries = 16 * len(rows) * min(settings.neighbours, settings.sample)
         capacity = -1
         while num_entries > capacity:  # the kernel returns how many entries there are
@@ -240,7 +247,8 @@ class VSKNN(ItemCounts):
         Returns:
             (neighbours,) past sessions, the weight of each, and (clicks,) the part of each click in these weights.
         """
-        (postings, stops), settings = self._looked_up(), self.settings
+        settings = self.settings
+        postings, stops = self._looked_up()
         # The sample: the most recent sessions that hold any of the items, the most recent first.
         lists = [postings[max(stops[id], stops[id + 1] - settings.sample) : stops[id + 1]] for id in items.tolist()]
         sampled = np.unique(np.concatenate(lists))[::-1][: settings.sample]
@@ -249,6 +257,7 @@ class VSKNN(ItemCounts):
         shared = np.stack([np.isin(sampled, lists[click]) * decay[distances[click]] for click in order.tolist()])
         similar, nearest = shared.sum(0), shared.max(0)
         neighbours = np.argsort(-similar, kind="stable")[: settings.neighbours]  # of equals the more recent ones
+        # A neighbour whose shared clicks all have weight 0 adds nothing.
         neighbours = neighbours[nearest[neighbours] > 0]
         of_click = np.empty(len(items), np.float32)
         of_click[order] = (shared * nearest)[:, neighbours].sum(1)
@@ -257,6 +266,7 @@ class VSKNN(ItemCounts):
     def _looked_up(self) -> tuple[Index, Index]:
         """Return the sessions of every item, rising, and where those of each id begin; the last number is the end."""
         if self._postings is None:
+            # A stable sort by item keeps the sessions of each item in order of time.
             order = np.argsort(self.items, kind="stable")
             self._postings = (
                 self.sessions_of_entries()[order],
@@ -267,12 +277,13 @@ class VSKNN(ItemCounts):
 
 def _distinct(histories: Histories, num_ids: int) -> tuple[Index, Ids]:
     """(pairs,) session and item of every item that a session holds, in order; some sessions at a time."""
+    # Cut between histories, after about every EVENTS events.
     cuts = np.flatnonzero(np.diff(histories.offsets // EVENTS)) + 1
     keys = [np.zeros(0, np.int64)]
     for low, high in pairwise([0, *cuts[cuts < len(histories)].tolist(), len(histories)]):
         lengths = histories.lengths[low:high]
-        held = histories.ids[histories.offsets[low] : histories.offsets[high]]
-        keys.append(np.unique(np.repeat(np.arange(low, high), lengths) * num_ids + held))
+        ids = histories.ids[histories.offsets[low] : histories.offsets[high]]
+        keys.append(np.unique(np.repeat(np.arange(low, high), lengths) * num_ids + ids))
     pairs = np.concatenate(keys)
     return pairs // num_ids, (pairs % num_ids).astype(np.int32)
 
@@ -281,4 +292,5 @@ def _sums_of_hashes(items: Ids, starts: Index) -> npt.NDArray[np.uint64]:
     """(sessions,) a 64-bit number for the items of each session, whatever their order."""
     if not len(starts):
         return np.empty(0, np.uint64)
+    # A sum of hashes does not depend on the order of the items.
     return np.add.reduceat(scrambled(items.astype(np.uint64)), starts)

@@ -24,6 +24,7 @@ def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
     Returns:
         (…, keys) weights; each row sums to 1, or to 0 if fully masked.
     """
+    # The lowest finite number, not -inf: a fully masked row would be NaN. Its uniform weights are zeroed afterwards.
     hidden = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
     return hidden.softmax(dim=-1).masked_fill(~mask, 0.0)
 
@@ -82,6 +83,7 @@ class _AdditiveScores(torch.autograd.Function):
         time = queries.shape[1]
         scores = queries.new_zeros(len(queries), time, time)
         for distance in range(ctx.distances):
+            # Pairs at this distance: step t meets event t - distance, which is a diagonal of the score matrix.
             activations = (queries[:, distance:] + keys[:, : time - distance]).sigmoid_()
             scores.diagonal(-distance, 1, 2).copy_(activations @ vector.to(activations.dtype))
         return scores
@@ -94,6 +96,7 @@ class _AdditiveScores(torch.autograd.Function):
         time = queries.shape[1]
         for distance in range(ctx.distances):
             errors = grad.diagonal(-distance, 1, 2)[..., None]  # (batch, time - distance, 1)
+            # Recomputed, since storing the activations of all distances would take (batch x time x distances x dim).
             activations = (queries[:, distance:] + keys[:, : time - distance]).sigmoid_()
             grads[2] += (errors * activations).sum((0, 1))
             pair_grads = (activations - activations.square()).mul_(errors).mul_(vector)

@@ -69,6 +69,7 @@ class DerivedCache(nn.Module, Generic[Derived]):
         """Return the value for the parameters as they are now."""
         key = tuple((parameter.data_ptr(), parameter._version, parameter.shape) for parameter in parameters)
         if self.value is None or key != self.key:
+            # A tensor made in inference mode could not be used by a later call that records gradients.
             with torch.inference_mode(False), torch.no_grad():
                 self.value = self.make()
             self.key = key

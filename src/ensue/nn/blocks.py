@@ -53,7 +53,9 @@ def padded_blocks(
     low = 0
     while low < len(order):
         longest = int(falling[low])
+        # Rows of the longest length that fit the limits; at least one.
         max_rows = max(1, min(max_pairs // longest**2, max_items // longest))
+        # Lengths fall, so the first row of half the longest length or less ends the block.
         high = min(int(np.searchsorted(-falling, -(longest // 2), side="left")), low + max_rows)
         rows = order[low:high]
         # (rows, longest) positions of the items; those of padding repeat the last one.

@@ -47,6 +47,7 @@ def connections(scores: Tensor, mask: Tensor) -> Tensor:
         (batch, words, words); rows of padding are 0, columns of padding uniform over the words. All 0 where a text has
         no word.
     """
+    # The softmax runs over the last axis, so columns are transposed to rows and back.
     return masked_softmax(scores.mT.masked_fill(~mask[:, :, None], 0.0), mask[:, None, :]).mT
 
 
@@ -104,11 +105,13 @@ class _Solve(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Context, matrix: Tensor, mask: Tensor) -> Tensor:
+        # Add 11'/n to I - A: the system is then regular, and its solution has the sum 1.
         uniform = masked_mean(mask, matrix.dtype)
         system = (uniform[:, None] * mask[..., None]).sub_(_among_words(matrix, mask))
         system.diagonal(0, 1, 2).add_(1 + 8 * torch.finfo(matrix.dtype).eps)
         factors, pivots, _ = torch.linalg.lu_factor_ex(system)
         share: Tensor = torch.linalg.lu_solve(factors, pivots, uniform[..., None])[..., 0]
+        # Rounding can leave a tiny negative number, which no probability may be.
         share = share.clamp_(min=0).masked_fill_(~mask, 0.0)
         share /= _sums(share, mask)
         ctx.save_for_backward(factors, pivots, share, mask)
@@ -118,6 +121,7 @@ class _Solve(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Context, grad: Tensor) -> tuple[Tensor | None, ...]:
         factors, pivots, share, mask = ctx.saved_tensors
+        # A distribution has the sum 1, so the gradient along 1 has no effect on it.
         errors = _project(grad.masked_fill(~mask, 0), share, mask)
         solution = torch.linalg.lu_solve(factors, pivots, errors[..., None], adjoint=True)[..., 0]
         return _project(solution, share, mask)[..., None] * share[:, None], None
@@ -149,6 +153,7 @@ class _Series(torch.autograd.Function):
         total = term.clone()
         for _ in range(ctx.steps - 1):
             term = _project(_times(matrix.mT, term), share, mask)
+            # A text whose term is small enough stops: its later terms are zeros, whatever the other texts need.
             term *= term.abs().amax(-1, keepdim=True) > ctx.tolerance * total.abs().amax(-1, keepdim=True)
             if not term.any():
                 break
@@ -215,6 +220,7 @@ def second_eigenvalue(matrix: Tensor, mask: Tensor) -> Tensor:
 @torch.no_grad()
 def dobrushin(matrix: Tensor, mask: Tensor) -> Tensor:
     """(batch,) half the largest L1 distance between two columns: an upper bound of |lambda_2| without eigenvalues."""
+    # ``cdist`` compares rows, so the columns become rows.
     columns = _among_words(matrix, mask).mT.contiguous()
     distances = torch.cdist(columns, columns, p=1.0) * (mask[:, :, None] & mask[:, None, :])
     return distances.amax((1, 2)) / 2

@@ -27,6 +27,7 @@ def find_device(name: str | None) -> torch.device:
         SettingError: the device is not at hand.
     """
     gpu = torch.cuda.is_available()
+    # torch raises one of these for a name that it does not know.
     with suppress(RuntimeError, TypeError, ValueError):
         device = torch.device(("cuda" if gpu else "cpu") if name is None else name)
         if gpu or device.type != "cuda":

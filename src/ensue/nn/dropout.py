@@ -62,6 +62,7 @@ def _dropped(units: Tensor, mask: Drawn, elu: bool) -> Tensor:
     """Return units, or their ELU, scaled up or 0."""
     min_level, scale = mask.rule
     units = functional.elu(units) if elu else units
+    # Levels are signed 16-bit numbers, so the comparison drops the lowest ``dropped`` of 65,536.
     return units * (mask.levels >= min_level).to(units.dtype).mul_(scale)
 
 
@@ -93,9 +94,11 @@ class Dropout(nn.Module):
         """Draw the dropout masks of the shapes in turn, on the CPU; in evaluation nothing is dropped."""
         counts = [shape.numel() for shape in shapes]
         dropped = self.dropped if self.training else 0
+        # Ceiling division: one 64-bit word holds the levels of four units.
         words = [-(-count // 4) for count in counts]
         bits = torch.empty(sum(words), dtype=torch.int64)
         bits = bits.random_(-(2**63), None) if dropped else bits
+        # Each mask has whole words; the levels that exceed its size are cut off.
         chunks = zip(bits.split_with_sizes(words), counts, shapes, strict=True)
         return tuple(Drawn(chunk.view(torch.int16)[:count].view(shape), dropped) for chunk, count, shape in chunks)
 

@@ -127,17 +127,21 @@ class _Cascades(torch.autograd.Function):
         scores, dependency, influence = attended
         of_rows, of_users, of_keys, of_queries, of_importance = reading.masks
 
+        # Scatter the gradient of the target steps; other steps have none.
         to_sums = torch.zeros_like(fused).index_copy_(0, reading.target_steps, grad)
+        # Backward through the attention of the target over users, the last step of ``forward``.
         to_fused, to_scores = gradients(reading.seen, reading.ages, influence, to_sums, fused, scores)
         to_by_age = to_scores.T @ important
         to_decay = torch.ops.aten.sigmoid_backward(to_by_age * weights.importance_score, decay)
         to_importance = of_importance.elu_errors(to_scores @ by_age, important)
         to_fused.addmm_(to_importance, weights.importance)
 
+        # Backward through the gate: fused = gate x users + (1 - gate) x context.
         to_users = to_fused * gate
         to_gate = torch.ops.aten.sigmoid_backward((users - context).mul_(to_fused), gate)
         to_context = to_fused.sub_(to_users).addmm_(to_gate, weights.gate_context)
         to_users.addmm_(to_gate, weights.gate_own)
+        # Backward through the attention of each user over earlier users, then through the dense layers.
         to_values, to_queries, to_keys = gradients(reading.earlier, None, dependency, to_context, users, queries, keys)
         to_keys = of_keys.kept(to_keys)
         to_queries = of_queries.kept(to_queries)
@@ -175,6 +179,7 @@ def attention(band: Band, ages: Ages | None, values: Tensor, *scored: Tensor) ->
     """
     sums = torch.zeros_like(values)
     time = len(values) // max(1, len(band.lengths))
+    # No step sees more events than there are.
     weights = values.new_empty(len(values), min(band.reach, time))  # each step's at the end
     _run(band, ages, weights, sums, (values, *scored), [])
     return sums, weights

@@ -77,6 +77,7 @@ class _Products(torch.autograd.Function):
     def forward(ctx: _Read, windows: FusedWindows, queries: Tensor, *seen: Tensor | None) -> Tensor:
         ctx.windows = windows
         ctx.save_for_backward(queries, *seen)
+        # Neighbours on both sides, the position itself, its word, and the relay if there is one.
         keys = 2 * windows.reach + 2 + (seen[-1] is not None)
         products = queries.new_zeros(keys, *windows.mask.shape, windows.heads)
         _run(_DOTS, windows, queries, windows.nodes, seen, products)
@@ -87,6 +88,7 @@ class _Products(torch.autograd.Function):
     def backward(ctx: _Read, grad: Tensor) -> tuple[Tensor | None, ...]:
         windows = ctx.windows
         (queries, *seen) = ctx.saved_tensors
+        # The kernel reads and writes (keys, rows, length, heads).
         to_products = grad.movedim(-1, 0).contiguous()
         to_queries = torch.zeros_like(queries)
         to_seen = [*map(_zeros, seen)]
@@ -140,6 +142,7 @@ def _run(
     steps = {"relay_step": 0}
     for name, table in (("own", own), ("near", nears), ("first", firsts), ("relay", relays)):
         if table is not None:
+            # There is one relay per text; the other tables may have any number of rows.
             count = len(windows.mask) if name == "relay" else len(table)
             require_table(name, table, torch.float32, (count, dim))
             if (table.stride(1) != 1 and dim > 1) or not table.is_cpu:

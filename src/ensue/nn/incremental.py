@@ -55,6 +55,7 @@ def scaled_inward(attention: Attention) -> TransposedLinear:
     scale = (dim // attention.heads) ** -0.5
     bias = inward.bias.clone()
     weight = inward.weight
+    # The first ``dim`` outputs are the queries; scaling them here saves a multiplication per step.
     bias[:dim] *= scale
     weight[:, :dim] *= scale
     return TransposedLinear(bias, weight)
@@ -80,12 +81,14 @@ class PackedLayers:
         tensors = [tensor for layer_weights in weights for tensor in layer_weights.values()]
         tensors += [tensor for layer in norms for norm in layer for tensor in norm[:2]]
         self.layers: list[kernels.Structure] = []
+        # Cached by identity, since a beam search passes the same objects at every step.
         self._memory: tuple[Sequence[Folded], list[kernels.Structure]] | None = None
         self._past: tuple[Sequence[Tensor], kernels.Value] | None = None
         self.plain = is_float32_on_cpu(*tensors) and all(tensor.is_contiguous() for tensor in tensors)
         if not (self.plain and kernels.is_loaded()):
             return
         for layer_weights, layer_norms in zip(weights, norms, strict=True):
+            # A structure holds addresses; ``prepare`` keeps the tensors behind them alive.
             three = [kernels.prepare("Norm", weight=norm[0], bias=norm[1], eps=norm[2]) for norm in layer_norms]
             pairs = zip(("written", "read", "fed"), three, strict=True)
             self.layers.append(kernels.prepare("StepLayer", dim=self.dim, **layer_weights, **dict(pairs)))
@@ -185,8 +188,10 @@ def _folds(attention: Attention) -> tuple[Tensor, Tensor, Tensor]:
     dim = attention.dim
     heads = attention.heads
     scale = (dim // heads) ** -0.5
+    # Split the rows of W_Q by head: (dim, dim) to (heads, dim / heads, dim).
     query = attention.inward.weight[:dim].detach().view(heads, dim // heads, dim) * scale
     bias = attention.inward.bias[:dim].detach().view(heads, dim // heads, 1) * scale
+    # W_O maps the concatenated heads back, so the rows of its transpose are split by head.
     output = attention.outward.weight.detach().t().reshape(heads, dim // heads, dim)
     return query, bias, output
 
@@ -238,6 +243,7 @@ class Past(NamedTuple):
     def of_sources(self, index: Tensor, num_sources: int) -> Past:
         """Return a copy of the past of some of the sources; the rows of a source, its heads, stand side by side."""
         pairs, _, capacity, width = self.room.buffer.shape
+        # The n rows are sources x heads: separate the sources, gather some, and join the axes again.
         buffer = self.room.buffer.view(pairs, num_sources, -1).index_select(1, index)
         return Past(_Room(buffer.view(pairs, -1, capacity, width), self.size), self.size)
 
@@ -251,8 +257,10 @@ class Past(NamedTuple):
         """With so many behind it that are still to be written."""
         room = self.room
         size = self.size + more
+        # Copy if a later past has written into the room already, or if the room is too small.
         if room.used != self.size or size > room.buffer.shape[2]:
             pairs, count, _, width = room.buffer.shape
+            # Doubling the capacity keeps the total cost of copies linear in the length.
             buffer = room.buffer.new_empty(pairs, count, max(size, 2 * self.size, _ROOM), width)
             buffer[:, :, : self.size] = self.tensor()
             room = _Room(buffer, size)
@@ -285,14 +293,17 @@ class IncrementalDecoder:
         if latest is not None and latest[0] is memory and latest[1] is mask:
             return latest[2]
         sources, length = mask.shape
+        # Additive mask: 0 for an item, -1e30 for padding.
         wall = torch.where(mask, 0.0, _NEVER).to(memory.dtype)[:, None]
         folds = []
         for number, layer in enumerate(self.layers):
             keys, values = memory[:, number].unbind(1)
+            # Fold the queries' weights into the keys, (sources, dim, heads x length), so a step computes no queries.
             scores = (keys @ layer.query).permute(0, 3, 1, 2).reshape(sources, self.dim, self.heads * length)
             base = ((keys @ layer.query_bias).squeeze(3) + wall).view(sources, 1, self.heads * length)
             if kernels.is_loaded():
                 scores = scores.contiguous()  # the compiled step reads it row by row
+            # Fold the output weights into the values; padding is zeroed, as a fully masked row has uniform weights.
             output = (values * mask[:, None, :, None]) @ layer.output
             folds.append(Folded(scores, base, output.reshape(sources, self.heads * length, self.dim)))
         self._latest = memory, mask, tuple(folds)
@@ -322,21 +333,26 @@ class IncrementalDecoder:
             return states, opened, attended
         sources, rows, dim = items.shape
         heads = self.heads
+        # Shapes of the projections split into queries, keys and values by head, and of the outputs by source.
         split = (sources, rows, 3, heads, dim // heads)
         joined = (sources, heads, rows, dim // heads)
+        # One mask per source and head, in the order of the rows of the past; for one source it is broadcast.
         wall = seen if sources == 1 else seen.repeat_interleave(heads, 0)
         new_past = []
         weights = None
         flat = items.view(-1, dim)
         for layer, fold, layer_past in zip(self.layers, folded, past, strict=True):
+            # (sources x rows, 3 dim) to (3, sources, heads, rows, dim / heads), then sources and heads as one axis.
             projections = _map(layer.inward, flat).view(split).permute(2, 0, 3, 1, 4)
             projections = projections.reshape(3, sources * heads, rows, dim // heads)
             new_past.append(layer_past.append(projections[1:]))
             cached = new_past[-1].tensor()
             self_weights = torch.baddbmm(wall, projections[0], cached[0].mT).softmax(2)
+            # Put the heads of each row side by side again.
             mixed = torch.bmm(self_weights, cached[1]).view(joined).transpose(1, 2).reshape(-1, dim)
             flat = layer.written(flat + _map(layer.outward, mixed))
             items = flat.view(sources, rows, dim)
+            # Attention over the memory with folded matrices: one product gives the scores of all heads.
             weights = torch.baddbmm(fold.base, items, fold.scores).view(sources, rows, heads, -1).softmax(3)
             read = torch.baddbmm(items, weights.view(sources, rows, -1), fold.values)
             flat = layer.read(read + layer.output_bias).view(-1, dim)
@@ -377,6 +393,7 @@ def compiled_step(
         raise ValueError("the memory is not of contiguous float32 tensors on the CPU")
     sources, rows, _ = items.shape
     length = folds[0].base.shape[-1] // heads
+    # The kernel overwrites the items with the states.
     items = items.clone()
     weights = items.new_empty(sources, rows, heads, length) if weigh else None
     kernels.call(
@@ -404,6 +421,7 @@ class PackedEncoder:
             self.heads = attention.heads
             linears = map(TransposedLinear.of, (attention.outward, feed.wide, feed.narrow))
             weights.append(named_weights((scaled_inward(attention), *linears)))
+            # The kernel's layer has three norms and an encoder layer two, so the first is passed twice.
             ends = layer.attended, layer.attended, layer.fed
             norms.append([(norm.weight.detach(), norm.bias.detach(), norm.eps) for norm in ends])
         self.packed = PackedLayers(weights, norms)

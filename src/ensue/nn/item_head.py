@@ -154,8 +154,10 @@ class ShortItems:
         )
         if not plain or items.numel() == 0:
             return None
+        # Scale each row so that its largest number is 2^15 - 1; the clamp keeps a row of zeros from dividing by 0.
         largest = tensors[0].abs().amax(1).clamp(min=1e-30)
         table = (tensors[0] * (_LARGEST / largest)[:, None]).round_().to(torch.int16)
+        # Pad to full blocks of 64 items and transpose each, so a kernel reads one feature of 64 items in order.
         blocks = functional.pad(table, (0, 0, 0, -len(table) % _BLOCK)).view(-1, _BLOCK, table.shape[1])
         return cls(blocks.transpose(1, 2).contiguous(), factors * (largest / _LARGEST), bias, tensors[0], factors)
 
@@ -198,6 +200,7 @@ class _ItemVectors(nn.Module):
 
     def scores(self, product: Product) -> Tensor:
         """Return the scores of all ids, (targets, ids), without ``cells`` and ``lately``; placeholders are at -inf."""
+        # The 16-bit table passes no gradient and has this bias built in, so both conditions must hold.
         inference = not (self.training or torch.is_grad_enabled()) and product.bias is self.item_bias
         if inference and len(self.weight) >= MIN_SHORT_IDS and suit_short_items(product.queries):
             short = self._short.get([self.weight] if self.item_bias is None else [self.weight, self.item_bias])
@@ -347,5 +350,6 @@ class _Entries(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Context, grad: Tensor) -> tuple[Tensor | None, ...]:
         vector, ids = ctx.saved_tensors
+        # Ids that occur several times stay separate entries, which ``coalesce`` adds up.
         touched = ids.flatten()[None]
         return torch.sparse_coo_tensor(touched, grad.flatten(), vector.shape, check_invariants=False), None

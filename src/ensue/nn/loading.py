@@ -77,6 +77,7 @@ class Bounded(TorchFunctionMode):
         if getattr(func, "__name__", "") in _FACTORIES:
             sizes = [*args, keywords.get("size", 1)]
             flat = [size for entry in sizes for size in (entry if isinstance(entry, Sequence) else [entry])]
+            # A size of 0 counts as 1, so it cannot hide a huge size next to it.
             numbers = math.prod(max(size, 1) for size in flat if isinstance(size, int))
             if numbers > self.largest:
                 raise ValueError(f"a tensor of {numbers:.3g} numbers does not fit the tables of the folder")
@@ -94,6 +95,7 @@ def require_shapes(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
         ValueError: one is missing, unknown, of another type or of another shape.
     """
     expected = module.state_dict()
+    # The symmetric difference: names that only one side has.
     if different := sorted(expected.keys() ^ tensors.keys()):
         raise ValueError(f"tensor {different[0]} is {'missing' if different[0] in expected else 'not known'}")
     for name, table in expected.items():

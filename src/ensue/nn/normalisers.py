@@ -104,6 +104,7 @@ class Alphas(nn.Module):
 
     def forward(self) -> Tensor:
         """(heads,)."""
+        # Straight-through clamp: the value is clamped, the gradient is that of the sigmoid.
         alphas = 1 + self.raw.sigmoid()
         return alphas + (alphas.clamp(MIN_ALPHA, MAX_ALPHA) - alphas).detach()
 
@@ -117,6 +118,7 @@ class _CompiledEntmax(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: _Cases, scores: Tensor, alpha: float | Tensor, mask: Tensor | None) -> Tensor:
+        # A view: the kernel reads strides, so a broadcast axis has stride 0 and nothing is copied.
         seen = None if mask is None else mask.expand(scores.shape)
         weights = torch.empty_like(scores)
         _call_entmax(scores, seen, alpha, weights, None, backward=False)
@@ -135,6 +137,7 @@ class _CompiledEntmax(torch.autograd.Function):
             to_alpha = weights.new_zeros(*weights.shape[:-1], 1)
         _call_entmax(weights, grad, alpha, to_scores, to_alpha, backward=True)
         if to_alpha is not None and isinstance(alpha, Tensor):
+            # Add up the gradients over the axes along which alpha was broadcast.
             to_alpha = to_alpha.sum_to_size(alpha.shape)
         return to_scores, to_alpha, None
 
@@ -164,6 +167,7 @@ class _Entmax(torch.autograd.Function):
     def forward(ctx: _Cases, scores: Tensor, alpha: float | Tensor, mask: Tensor | None) -> Tensor:
         hidden = scores if mask is None else scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
         weights = _bisected(hidden - hidden.amax(-1, keepdim=True), _power(alpha, scores))
+        # Bisection leaves the sum near 1; the division removes the difference.
         weights = weights.div_(weights.sum(-1, keepdim=True))
         if mask is not None:
             weights = weights.masked_fill_(~mask, 0.0)
@@ -233,6 +237,7 @@ def _to_alpha(exponents: Tensor, growth: Tensor, weights: Tensor, errors: Tensor
         errors: (…, keys) of the weights, less what no change of the scores can follow.
         power: (…, 1).
     """
+    # exp(x) - 1 - x cancels for small x, where its Taylor series x^2 (1/2 + x/6 + x^2/24) is used.
     curved = growth.sub_(exponents)
     if float(power.amin()) < _FLAT:
         squares = exponents.square()

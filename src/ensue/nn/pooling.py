@@ -68,8 +68,10 @@ class Max(nn.Module):
     def forward(self, vectors: Tensor, mask: Tensor) -> Pooled:
         """(batch, words, dim) vectors and (batch, words) bool, words at least 1."""
         words = self.before(vectors)
+        # Padding is never the maximum; a text without a word has only padding and gets zeros.
         hidden = words.masked_fill(~mask[..., None], torch.finfo(words.dtype).min)
         vector, positions = hidden.masked_fill(~mask.any(-1)[:, None, None], 0.0).max(1)
+        # Count how many features have their maximum at each word.
         weights = torch.zeros_like(hidden[..., 0]).scatter_add_(1, positions, torch.ones_like(vector)) / self.width
         return Pooled(_normalize(self.after, vector, mask), weights * mask)
 
@@ -144,7 +146,9 @@ class DynamicRouting(nn.Module):
         """(batch, words, dim) vectors and (batch, words) bool. A word's weight is its mean share in the capsules."""
         of_words = self.offer(self.before(vectors[mask])).tanh()  # a large product, so for the words alone
         offers = of_words.new_zeros(*mask.shape, self.width)
+        # Scatter the offers of the words to their positions; padding keeps zeros.
         offers[mask] = of_words
+        # (batch, words, capsules x dim) to (batch, capsules, words, dim).
         offers = offers.view(*mask.shape, self.capsules, -1).transpose(1, 2)
         real = mask[:, None]
         agreement = torch.zeros_like(offers[..., 0])  # (batch, capsules, words)
@@ -152,6 +156,7 @@ class DynamicRouting(nn.Module):
             routing = masked_softmax(agreement, real) if self.reverse else agreement.softmax(1).masked_fill(~real, 0.0)
             capsules = _squash((routing[:, :, None] @ offers)[:, :, 0])
             if iteration < self.iterations - 1:
+                # The agreement grows by the dot product of each offer and its capsule; the last round needs none.
                 agreement = agreement + (offers @ capsules[..., None])[..., 0]
         shares = routing / routing.sum(-1, keepdim=True).masked_fill(~real.any(-1, keepdim=True), 1.0)
         return Pooled(_normalize(self.after, capsules.flatten(1), mask), shares.mean(1))

@@ -73,6 +73,7 @@ class BiLSTM(nn.Module):
         Returns:
             (rows, length, 2 x hidden); finite at padding, where it means nothing.
         """
+        # The same gather reverses a row and restores its order.
         turned = _turned(mask)[..., None]
         forward_states: Tensor = self.forth(items)[0]
         backward_states: Tensor = self.back(items.gather(1, turned.expand_as(items)))[0]
@@ -105,6 +106,7 @@ class BiLSTM(nn.Module):
         scale = sides[0]["bias_ih_l0"].new_ones(4, self.hidden)
         scale[2] = 2.0
         scale = scale.flatten()
+        # Both directions side by side, so one product projects an item for both.
         inward = torch.cat([side["weight_ih_l0"].T * scale for side in sides], dim=1)
         recurrent = torch.stack([side["weight_hh_l0"].T * scale for side in sides])
         return inward, recurrent, torch.cat([(side["bias_ih_l0"] + side["bias_hh_l0"]) * scale for side in sides])
@@ -150,10 +152,12 @@ def lstm_states(projected: Tensor, index: Tensor, mask: Tensor, recurrent: Tenso
     cells = states = projected.new_zeros(2, rows, hidden)  # twice the cells, half the states: powers of two are exact
     outputs = projected.new_empty(2, length, rows, hidden)
     for step in range(length):
+        # Gather the projected items of this step for both directions.
         gates = projected.index_select(0, gate_rows[step]).view(2, rows, 4 * hidden)
         inlet, forget, new, outlet = gates.baddbmm_(states, recurrent).sigmoid_().chunk(4, dim=2)
         cells = (cells * forget).addcmul_(inlet, new, value=4).sub_(inlet, alpha=2)
         states = torch.sigmoid(cells, out=outputs[:, step]).sub_(0.5).mul_(outlet)
+    # The states were stored at half their value; (2, length, rows, hidden) becomes two of (rows, length, hidden).
     forward_states, backward_states = outputs.mul_(2).transpose(1, 2)
     return torch.cat([forward_states, backward_states.gather(1, turned[..., None].expand_as(backward_states))], dim=2)
 
@@ -162,4 +166,5 @@ def _turned(mask: Tensor) -> Tensor:
     """(rows, length) the place of each item when every row is read from its end; padding stays where it is."""
     steps = torch.arange(mask.shape[1], device=mask.device)
     ends = mask.sum(1, keepdim=True)
+    # Reverse the positions below each row's length.
     return torch.where(mask, ends - 1 - steps, steps)

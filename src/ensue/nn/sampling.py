@@ -61,7 +61,9 @@ class _LinearCrossEntropy(torch.autograd.Function):
         choices = weight[first:]
         target_columns = targets - first
         grads = [torch.empty_like(tensor) for tensor in (hidden, weight, bias)] if learning else []
+        # Rows per block: as many as stay in the cache, but enough of them to pay for a pass over the table's gradient.
         rows = max(1, min(max(ROWS, CACHED // len(choices)), BLOCK // len(choices)))
+        # One buffer for the scores of all blocks; softmax_errors turns it into gradients in place.
         block = hidden.new_empty(min(rows, num_targets), len(choices))
         for low in range(0, num_targets, rows):
             chunk = hidden[low : low + rows]
@@ -73,10 +75,12 @@ class _LinearCrossEntropy(torch.autograd.Function):
                 torch.mm(errors, choices, out=grads[0][low : low + rows]).mul_(scales)
                 weight_grad = grads[1][first:]
                 bias_grad = grads[2][first:]
+                # beta = 0 makes the first block overwrite the uninitialised gradients, and later ones add to them.
                 beta = float(low > 0)
                 torch.addmm(weight_grad, errors.T, chunk * scales, beta=beta, out=weight_grad)
                 torch.addmv(bias_grad, errors.T, scales[:, 0], beta=beta, out=bias_grad)
         for grad in grads[1:]:
+            # Ids below ``first`` take part in no score, and their rows were never written.
             grad[:first] = 0.0
         ctx.save_for_backward(*grads)
         return total / num_targets
@@ -113,9 +117,11 @@ def softmax_errors(scores: Tensor, bias: Tensor, wanted: Tensor) -> tuple[Tensor
     Returns:
         (rows,) sums, and (rows,) losses in nats.
     """
+    # Gather the score of each row's target before its memory is overwritten.
     target_scores = scores.add_(bias).gather(1, wanted[:, None])[:, 0]
     top = scores.amax(dim=1, keepdim=True)
     sums = scores.sub_(top).exp_().sum(dim=1)
+    # The gradient is softmax less 1 at the target; here both are times the row's sum, by which the caller divides.
     scores.scatter_add_(1, wanted[:, None], -sums[:, None])
     return sums, sums.log() + top[:, 0] - target_scores
 
@@ -162,6 +168,7 @@ class Sampler(nn.Module):
         """Ids of the given shape; with one axis they are a batch's, and the same on ranks that draw together."""
         ends = self._read()[1]
         generator = self._together if len(shape) == 1 else None
+        # Inverse transform sampling: in float64, as float32 cannot tell the ids of a large catalogue apart.
         uniform = torch.rand(shape, dtype=torch.float64, device=self.totals.device, generator=generator)
         return torch.searchsorted(ends, uniform * ends[-1], right=True).clamp(max=len(ends) - 1)
 
@@ -169,6 +176,7 @@ class Sampler(nn.Module):
         """Return the (ids,) probabilities and their running sum, computed again only when the counts have changed."""
         cached = self._cached
         totals = self.totals
+        # torch raises a tensor's version with every write in place, so new counts are seen without a comparison.
         if cached is None or cached[0] is not totals or cached[1] != totals._version:
             raised = totals.pow(self.power)
             raised[:FIRST] = 0
@@ -219,11 +227,13 @@ def sampled_cross_entropy(
         all_ids = torch.arange(FIRST, num_ids, device=hidden.device)
         return functional.cross_entropy(hidden @ items(all_ids).T, targets - FIRST)
     negatives = sampler.draw(drawn)
+    # Subtracting log(expected draws) makes the sampled sum an unbiased estimate of the full one.
     expected = (sampler.shares()[negatives] * drawn).log()
     if not hidden.is_cuda and len(targets) * drawn >= WORTH:
         return apply(_SampledCrossEntropy, hidden, items(targets), items(negatives), expected, targets, negatives)
     target_scores = (hidden * items(targets)).sum(1, keepdim=True)
     negative_scores = torch.addmm(-expected, hidden, items(negatives).T)
+    # A negative that equals the row's target would count the target twice.
     negative_scores = negative_scores.masked_fill(negatives == targets[:, None], -torch.inf)
     loss: Tensor = (torch.cat([target_scores, negative_scores], dim=1).logsumexp(1) - target_scores[:, 0]).mean()
     return loss
@@ -245,7 +255,9 @@ class _SampledCrossEntropy(torch.autograd.Function):
         num_targets = len(targets)
         total = hidden.new_zeros(())
         grads = torch.empty_like(hidden), torch.empty_like(target_vectors), torch.zeros_like(negative_vectors)
+        # The pairs are found once for all blocks: rows rise, so a block's pairs are one slice.
         row, column = _equal_pairs(targets, negatives)
+        # Rows per block, by the memory of their scores.
         size = max(1, BLOCK // len(negatives))
         for low in range(0, num_targets, size):
             chunk = slice(low, low + size)
@@ -253,6 +265,7 @@ class _SampledCrossEntropy(torch.autograd.Function):
             pairs = slice(*np.searchsorted(row, (low, low + size)))
             scores[torch.from_numpy(row[pairs] - low), torch.from_numpy(column[pairs])] = -torch.inf
             target_scores = (hidden[chunk] * target_vectors[chunk]).sum(1, keepdim=True)
+            # Subtract the largest score of each row, so that no exponential overflows.
             top = torch.maximum(scores.amax(1, keepdim=True), target_scores)
             exponentials = scores.sub_(top).exp_()
             target_exponentials = (target_scores - top).exp_()
@@ -278,9 +291,11 @@ def _equal_pairs(targets: Tensor, negatives: Tensor) -> tuple[Indices, Indices]:
     negative_ids = negatives.numpy()
     target_ids = targets.numpy()
     order = negative_ids.argsort()
+    # In sorted order the negatives equal to a target are one range, from low to high.
     low, high = (negative_ids.searchsorted(target_ids, side, order) for side in ("left", "right"))
     lengths = high - low
     row = np.repeat(np.arange(len(target_ids)), lengths)
+    # Number the pairs of each row from 0: position among all pairs less the number of pairs of earlier rows.
     offsets = lengths.cumsum() - lengths
     return row, order[low[row] + np.arange(len(row)) - offsets[row]]
 
@@ -300,6 +315,7 @@ def draw_unseen(sessions: Tensor, num_ids: int, drawn: int = PAIRS) -> Tensor:
         (sessions, drawn) ids; ``PADDING`` for a session that holds the whole catalogue.
     """
     ids = sessions.long().sort(dim=1).values
+    # In sorted order an id that occurred before equals its left neighbour.
     repeated = ids == functional.pad(ids[:, :-1], (1, 0))
     distinct = (ids >= FIRST) & ~repeated
     count = distinct.cumsum(1)
@@ -325,6 +341,7 @@ def pairwise_loss(
             itself are left out.
     """
     vectors = rows(negatives)
+    # One product for shared negatives; a batched product where each target has its own.
     negative_scores = queries @ vectors.T if negatives.dim() == 1 else (vectors @ queries[:, :, None])[:, :, 0]
     return _mean_loss((queries * rows(targets)).sum(1, keepdim=True) - negative_scores, _pairs(targets, negatives))
 
@@ -341,6 +358,7 @@ def pairwise_softmax_loss(
         negatives: (targets, drawn) ids for each target; pairs with padding are left out.
     """
     probabilities = (queries @ rows(slice(FIRST, None)).T).softmax(dim=1)
+    # Columns start at FIRST; padding is clamped to a valid column, and its pairs are masked below.
     negative_probabilities = probabilities.gather(1, (negatives - FIRST).clamp(min=0))
     target_probabilities = probabilities.gather(1, targets[:, None] - FIRST)
     return _mean_loss(target_probabilities - negative_probabilities, _pairs(targets, negatives))

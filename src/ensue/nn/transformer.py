@@ -36,6 +36,7 @@ def sinusoids(length: int, dim: int, dtype: torch.dtype, device: torch.device) -
     Returns:
         (length, dim), and shared.
     """
+    # Round the length up to a power of two, so that the cache holds few tables.
     return _table(1 << max(length - 1, 15).bit_length(), dim, dtype, device)[:length]
 
 
@@ -60,6 +61,7 @@ class PackedRows(NamedTuple):
     def pad(self, items: Tensor) -> Tensor:
         """(items, dim) to (rows, length, dim), 0 at padding."""
         if self.places is not None:
+            # Scatter the items to their positions in rows x length.
             items = items.new_zeros(self.rows * self.length, items.shape[1]).index_copy(0, self.places, items)
         return items.view(self.rows, self.length, items.shape[1])
 
@@ -89,6 +91,7 @@ class Attention(nn.Module):
 
     def project(self, items: Tensor, rows: PackedRows) -> tuple[Tensor, Tensor]:
         """Queries (rows, heads, length, dim / heads), and keys beside values (rows, 2, heads, length, dim / heads)."""
+        # One product makes queries, keys and values of all heads.
         projections = self._split(rows.pad(self.inward(items)))
         return projections[:, 0], projections[:, 1:]
 
@@ -113,11 +116,13 @@ class Attention(nn.Module):
     def weigh(self, queries: Tensor, keys_values: Tensor, mask: Tensor, rows: PackedRows) -> tuple[Tensor, Tensor]:
         """Return the output and the attention weights, averaged over the heads, (rows, length, keys)."""
         keys, values = keys_values.unbind(1)
+        # The fused attention returns no weights, so they are computed step by step here.
         weights = masked_softmax(queries @ keys.mT * (self.dim // self.heads) ** -0.5, mask)
         return self._join(weights @ values, rows), weights.mean(1).view(rows.rows, rows.length, -1)
 
     def _split(self, padded: Tensor) -> Tensor:
         rows, length, width = padded.shape
+        # (rows, length, n x dim) to (rows, n, heads, length, dim / heads), n = 1, 2 or 3 of queries, keys and values.
         heads = padded.view(rows, length, width // self.dim, self.heads, self.dim // self.heads)
         return heads.permute(0, 2, 3, 1, 4)
 

@@ -45,6 +45,7 @@ def require_table(name: str, table: Table, dtype: Hashable, shape: Sequence[int 
         ValueError: another type, another number of dimensions, or another size.
     """
     sizes = tuple(table.shape)
+    # A size of None in ``shape`` permits any size.
     fits = len(sizes) == len(shape) and all(limit in (None, size) for limit, size in zip(shape, sizes, strict=True))
     if dtype_name(table.dtype) != dtype_name(dtype) or not fits:
         expected = ", ".join("any" if size is None else str(size) for size in shape)
@@ -91,6 +92,7 @@ def require_offsets(name: str, offsets: Table, length: int, rows: int | None = N
     array = as_array(offsets)
     if not len(array) or int(array[0]) != 0 or int(array[-1]) != length:
         raise ValueError(f"{name} does not lead from 0 to {length}")
+    # Compare neighbours: a difference could overflow.
     if (array[1:] < array[:-1]).any():
         raise ValueError(f"{name} falls somewhere")
 

@@ -82,6 +82,7 @@ def _compiled_additive_scores(receiving: Tensor, giving: Tensor, vector: Tensor,
     step = receiving.stride(1)
     if receiving.shape != giving.shape:
         raise ValueError(f"giving has the shape {tuple(giving.shape)}, not {tuple(receiving.shape)}")
+    # Two halves of one product share their strides, and the kernel reads them in place; anything else is copied.
     if not receiving.stride() == giving.stride() == (words * step, step, 1):
         receiving = receiving.contiguous()
         giving = giving.contiguous()
@@ -130,6 +131,7 @@ def _blocks(lengths: list[int], dim: int, most: int) -> Iterator[_Block]:
     """Cut texts of falling ``lengths`` into whole texts, or rows of one text, of about ``most`` numbers."""
     first = 0
     while first < len(lengths) and (length := lengths[first]):
+        # Short texts share a block; one long text is cut into blocks of rows.
         texts = max(1, most // (length * length * dim))
         rows = length if texts > 1 else max(1, most // (length * dim))
         for low in range(0, length, rows):
@@ -145,6 +147,7 @@ class _PairScores(torch.autograd.Function):
     @staticmethod
     def forward(ctx: _Blocks, receiving: Tensor, giving: Tensor, vector: Tensor, mask: Tensor) -> Tensor:
         positions = torch.arange(1, mask.shape[1] + 1, device=mask.device)
+        # Length of a text = position of its last word, whatever stands between.
         lengths, falling = (mask * positions).amax(1).sort(descending=True, stable=True)
         order = falling if (falling.diff() < 0).any() else None
         ctx.blocks = list(_blocks(lengths.tolist(), len(vector), GPU_BLOCK if mask.is_cuda else BLOCK))
@@ -154,6 +157,7 @@ class _PairScores(torch.autograd.Function):
         blocks = _sigmoids(ctx.blocks, *_sorted(order, receiving, giving))
         for (texts, rows, length), sigmoids in zip(ctx.blocks, blocks, strict=True):
             scores[texts, rows, :length] = sigmoids.sub_(0.5) @ doubled  # 1/2 goes first: a smaller sum rounds less
+        # The inverse permutation restores the order of the texts.
         return scores if order is None else scores[order.argsort()]
 
     @staticmethod
@@ -185,6 +189,7 @@ def _sorted(order: Tensor | None, *rows: Tensor) -> tuple[Tensor, ...]:
 def _sigmoids(blocks: list[_Block], receiving: Tensor, giving: Tensor) -> Iterator[Tensor]:
     """For each block the (texts, rows, length, dim) numbers r = 1 / (1 + exp(2 (receiving_i + giving_j)))."""
     product = max(receiving.abs().max().item(), giving.abs().max().item()) <= _LARGEST
+    # Add axes to broadcast: rows of the score matrix receive, columns give.
     receiving = 2 * receiving[:, :, None]
     giving = 2 * giving[:, None]
     if product:

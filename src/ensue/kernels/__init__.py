@@ -90,6 +90,7 @@ class Structure(ctypes.Structure):
         shapes: list[object] = [*values]
         for name, value in values.items():
             if isinstance(value, int) and name not in self.addresses:
+                # Whole numbers are part of the key: sizes follow from them.
                 shapes.append(value)
             elif value is not None and name in self.shaped:
                 array = cast("Array", value)
@@ -99,9 +100,11 @@ class Structure(ctypes.Structure):
                 shapes.append(None)
                 fields[name] = value
         key = tuple(shapes)
+        # Shapes that passed before are not checked again.
         checked = self.checked.get(key)
         if checked is None:
             if len(self.checked) == _MAX_CHECKED:
+                # Empty the cache rather than let varying shapes fill the memory.
                 self.checked.clear()
             checked = self.checked[key] = self._with_sizes(values)
         filled = type(self).from_buffer_copy(checked)
@@ -207,6 +210,7 @@ def compiled(native: Callable[P, R], *, when: Callable[P, bool]) -> Callable[[Ca
         def run(*args: P.args, **kwargs: P.kwargs) -> R:
             if is_loaded() and when(*args, **kwargs):
                 result = native(*args, **kwargs)
+                # Only the kernel could see that the values do not suit it, so the Python version takes over.
                 if result is not NotImplemented:
                     return result
             return reference(*args, **kwargs)
@@ -228,6 +232,7 @@ def prepare(name: str, prepared: Structure | None = None, /, **values: Value) ->
         ValueError: an array has another type or shape, or is not contiguous in CPU memory.
     """
     structure = (_empty(name) if prepared is None else prepared).filled(values)
+    # A copy shares no cache with its origin, whose preset fields differ.
     structure.checked = {}
     structure.arrays = (prepared, values)
     return structure
@@ -270,6 +275,7 @@ def call(name: str, prepared: Structure | None = None, /, **values: Value) -> in
 def run(name: str, structure: Structure) -> int:
     """Call a compiled function with parameters that are all set; see :func:`call`."""
     function, parameters = _Library.functions[name]
+    # A structure ``call`` is passed by reference, and all other parameters by value.
     if parameters[0] == "call":
         arguments = [getattr(structure, parameter) for parameter in parameters[1:]]
         result = function(ctypes.byref(structure), *arguments)
@@ -360,6 +366,7 @@ def _open() -> ctypes.CDLL | None:
 @functools.cache
 def _declarations() -> _Declarations:
     """Read ``kernels.h``."""
+    # Signatures are read from the header that the library was compiled with, and stated nowhere else.
     text = re.sub("//.*", "", HEADER.read_text("ascii"))
     structures = dict[str, type[Structure]]()
     functions = dict[str, tuple[str, ...]]()
@@ -368,7 +375,9 @@ def _declarations() -> _Declarations:
     for name, parameters in re.findall(r"EXPORT int64_t ensue_(\w+)\((.*?)\);", text, re.DOTALL):
         own_parameters = []
         base = Structure
+        # Split at commas outside of parentheses, as ARRAY(rows, dim) holds commas itself.
         for parameter in re.split(r",\s*(?![^(]*\))", parameters):
+            # The structure called ``call`` holds the function's further parameters as fields.
             matched = re.fullmatch(r"const (\w+)\* call", parameter)
             if matched is None:
                 own_parameters.append(parameter)
@@ -408,9 +417,11 @@ def _fields(declaration: str, others: Mapping[str, type[Structure]]) -> Iterator
     if sizes is not None:
         dimensions = [size.strip() for size in re.split(r",(?![^(]*\))", sizes)]
         decided = tuple(size if size.isidentifier() else None for size in dimensions)
+        # Make Python of a size such as ``2 * rows``: names become keys of ``sizes``, and / divides whole numbers.
         by_name = re.sub(
             r"\b(?!if\b|else\b|or\b|and\b)[a-z_]\w*", r"sizes['\g<0>']", f"({', '.join(dimensions)},)"
         ).replace("/", "//")
+        # The text comes from our own header, and no builtin can be reached from it.
         shape = eval(f"lambda sizes: {by_name}", {"__builtins__": {}})
     for name in names.replace("*", "").split(","):
         field, _, count = name.strip().partition("[")

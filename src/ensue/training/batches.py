@@ -26,7 +26,9 @@ def epoch_batches(sizes: Sequence[Index], size: int, seed: int | tuple[int, ...]
     """
     random = np.random.default_rng(seed)
     order = random.permutation(len(sizes[0]))
+    # Sorting within pools keeps padding small while the order of epochs stays random.
     pool = np.arange(len(order)) // (size * POOL)
+    # The pool is the last and therefore the first key of the sort.
     order = order[np.lexsort((*(column[order] for column in sizes), pool))]
     batches = [order[low : low + size] for low in range(0, len(order), size)]
     return [batches[number] for number in random.permutation(len(batches))]
@@ -44,5 +46,6 @@ def evaluation_batches(order: Index, weights: Index, targets: int) -> Iterator[I
         weights: (rows,) the weight of each row, by its number.
         targets: the weight of a group.
     """
+    # Split where the number of the group changes.
     group = np.cumsum(weights[order]) // max(targets, 1)
     return (rows for rows in np.split(order, np.flatnonzero(np.diff(group)) + 1) if len(rows))

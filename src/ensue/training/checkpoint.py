@@ -81,6 +81,7 @@ class _Opened(TypedDict, total=False):
 
 def state_tensors(model: nn.Module, optimizer: Adam) -> dict[str, Tensor]:
     """The weights and the optimiser's moments themselves, not copies."""
+    # Prefixes keep the names of weights and moments apart in one file.
     weights = {f"{_MODEL}{name}": tensor for name, tensor in model.state_dict().items()}
     moments = optimizers.optimizer_tensors(model, optimizer)
     return weights | {f"{_OPTIMIZER}{name}": tensor for name, tensor in moments.items()}
@@ -126,6 +127,7 @@ def load_state(
         except (SafetensorError, OSError, ValueError) as error:
             reason = " ".join(str(error).split())
             header = {"damaged": f"{path}: the checkpoint is damaged ({reason}); start without --resume"}
+    # Every rank learns of an error of the first, or the others would wait for its tensors for ever.
     header = share(header)
     if "setting" in header:
         raise SettingError(header["setting"])
@@ -148,6 +150,7 @@ def _described(file: Any, model: nn.Module) -> dict[str, tuple[str, list[int]]]:
     if {name.removeprefix(_MODEL): of[1] for name, of in tensors.items() if name.startswith(_MODEL)} != expected:
         raise ValueError("the tensors belong to another model")
     shapes = {name: list(parameter.shape) for name, parameter in model.named_parameters()}
+    # Adam's step is a single number; its means have the shape of their parameter.
     moments = {
         f"{_OPTIMIZER}{name}.{field}": ([] if field == "step" else shape)
         for name, shape in shapes.items()
@@ -192,6 +195,7 @@ class _Arriving(Mapping[str, "Tensor"]):
             with safe_open(self.path, "pt") as file:  # opened anew, so that what was read before is not held
                 tensor: Tensor = file.get_tensor(self.prefix + name).to(self.device)
         else:
+            # Look up torch's name of a type that is stored by its name in the safetensors format.
             (name,) = (name for name, stored in DTYPES.items() if stored == dtype)
             tensor = torch.empty(shape, dtype=getattr(torch, name), device=self.device)
         return broadcast(tensor)

@@ -62,7 +62,9 @@ def share(value: Shared) -> Shared:
     """Return the value of the first rank on every rank; it must consist of types that JSON has."""
     if rank_and_size()[1] == 1:
         return value
+    # Tensors are all that a group can exchange, so the value travels as the bytes of its JSON.
     text = torch.tensor([*json.dumps(value).encode()], dtype=torch.uint8, device=_device())
+    # The length goes first: receivers must allocate before the text arrives.
     length = broadcast(torch.tensor(len(text), device=_device()))
     received = broadcast(text if rank_and_size()[0] == 0 else text.new_empty(int(length)))
     shared: Shared = json.loads(bytes(received.tolist()))
@@ -123,6 +125,7 @@ class GradientSums:
         counts = gathered[:, len(totals) :].long()
         scale = float(sums[divisor])
         if self.dense:
+            # One exchange for all dense gradients, which runs while the sparse ones are gathered.
             flat = torch.cat([(torch.zeros_like(p) if p.grad is None else p.grad).flatten() for p in self.dense])
             reduced = distributed.all_reduce(flat, async_op=True)
         for (ids, values), table, lengths in zip(rows, self.tables, counts.T.tolist(), strict=True):
@@ -149,6 +152,7 @@ def _touched_rows(table: nn.Parameter) -> tuple[Tensor, Tensor]:
 
 def _sum_rows(table: nn.Parameter, ids: Sequence[Tensor], values: Sequence[Tensor], divisor: float) -> Tensor:
     """Return the sparse gradient summed over the ranks and divided, from each rank's rows."""
+    # Rows touched by any rank, and for each gathered row its position among them.
     union, positions = torch.unique(torch.cat([*ids]), return_inverse=True)
     sums = table.new_zeros(len(union), *table.shape[1:])
     for position, rows in zip(torch.split(positions, [*map(len, ids)]), values, strict=True):
@@ -158,6 +162,7 @@ def _sum_rows(table: nn.Parameter, ids: Sequence[Tensor], values: Sequence[Tenso
 
 def _gather_rows(rows: Tensor, lengths: Sequence[int]) -> list[Tensor]:
     """Return the rows of every rank, of ``lengths`` rows each; padded to the same length on the way."""
+    # all_gather wants equal shapes.
     padded = rows.new_zeros(max(lengths), *rows.shape[1:])
     padded[: len(rows)] = rows
     return [gathered[:length] for gathered, length in zip(_gather(padded), lengths, strict=True)]

@@ -126,6 +126,7 @@ def train(
         Interruption: a signal asked for the end, where :func:`ensue.training.report.signals_heard` waits for one; a
             checkpoint was written first.
     """
+    # A checkpoint of another schedule, seed or number of ranks would not continue bit for bit.
     fingerprint = f"{fingerprint} {json.dumps(asdict(schedule))} {seed} {rank_and_size()[1]}"
     with _Run(model, optimizer, seed, checkpoint.path) as run, whole_steps():
         run.start(fingerprint, resume=checkpoint.resume)
@@ -153,6 +154,7 @@ def train(
             run.keep_best()
             plan = data.plan(schedule.batch(run.halvings), (seed, run.epoch))
             for number in range(run.step, len(plan)):
+                # Number of steps over which the learning rate decays, if time does not end the training earlier.
                 planned = schedule.epochs * len(plan)
                 if stop_time is not None:
                     elapsed = time.monotonic() - start_time
@@ -161,16 +163,20 @@ def train(
                     if late:
                         break
                     if run.taken >= TIMED_STEPS:
+                        # Extrapolate from the mean duration of a step so far.
                         planned = min(planned, run.taken + int(run.taken * remaining / elapsed) + 1)
                 run.set_rate(schedule.rate(run.taken, planned))
                 signalled = run.learn(data, plan[number], run.taken)
                 run.step = number + 1
                 run.taken = run.taken + 1
+                # A signal ends the training, so the checkpoint is written now, whenever the last one was.
                 run.keep(0.0 if signalled else every_seconds)
                 if signalled:
                     raise Interruption(signalled)
                 yield report(run.epoch + 1, run.step, len(plan), run.mean)
+            # The last epoch is always checked, so that its weights can be the best.
             checked = late or (run.epoch + 1) % schedule.check_every == 0 or run.epoch + 1 == schedule.epochs
+            # All ranks take the first rank's metric: a difference in rounding could let one stop early alone.
             metric = share({"valid": valid()})["valid"] if checked and valid is not None else None
             mean = run.close_epoch(metric, better=schedule.better)
             over = late or run.epoch == schedule.epochs or run.waited >= run.patience(schedule, min_useful_metric)
@@ -225,9 +231,11 @@ def mean_loss(model: nn.Module, source: TrainingSource, targets: int = 4096) -> 
     device = next(model.parameters()).device
     was_training = model.training
     model.eval()
+    # Sum of the losses and number of targets, in float64, since many terms are added.
     sums = torch.zeros(2, dtype=torch.float64)
     with torch.no_grad():
         for number, index in enumerate(source.groups(targets)):
+            # Groups are dealt out to the ranks in turn.
             if number % world == rank:
                 batch = source.batch(index).to(device)
                 sums += torch.tensor([float(cast(Learner, model).loss(batch)) * batch.num_targets, batch.num_targets])
@@ -270,6 +278,7 @@ class _Run:
 
     def patience(self, schedule: Schedule, min_useful_metric: float | None) -> int:
         """Return the number of checks without a better metric after which this run stops."""
+        # Before the metric passes the trivial baseline, a plateau says little about the model.
         useful = min_useful_metric is None or self.best is None or schedule.better(self.best, min_useful_metric)
         return schedule.patience * (1 if useful else PATIENCE_FACTOR)
 
@@ -280,6 +289,7 @@ class _Run:
     def set_rate(self, rate: float) -> None:
         """The optimiser's step size from here on; a group may have a ``pace`` to multiply it by."""
         for group in self.optimizer.param_groups:
+            # Slow parameters have a pace below 1.
             group["lr"] = rate * group.get("pace", 1.0)
 
     def learn(self, data: TrainingSource, index: Index, step: int) -> int:
@@ -292,7 +302,9 @@ class _Run:
                 loss = None if batch is None else cast(Learner, self.model).loss(batch)
             targets = 0 if batch is None else batch.num_targets
             if loss is not None:
+                # Ranks may have parts of unequal size: gradients of sums can be added, those of means cannot.
                 torch.autograd.backward(loss * targets if world > 1 else loss)
+        # Sum of the losses of this rank's targets, and their number.
         total = torch.tensor([0.0 if loss is None else loss.item() * targets, targets], dtype=torch.float64)
         if world > 1:
             total, signalled = self._average(total, signalled)
@@ -309,6 +321,7 @@ class _Run:
         """The part of a batch that this rank has, with the random state of its step; ``None`` where it has no part."""
         rank, world = rank_and_size()
         state = np.random.SeedSequence([self.seed, step, rank]).generate_state(1, np.uint64)
+        # Of 64 random bits drop one: torch's seeds are signed numbers.
         seed = int(state[0] >> np.uint64(1))
         torch.default_generator.manual_seed(seed)  # torch.manual_seed notes where it was called for every other device
         if self.device.type == "cuda":
@@ -319,7 +332,9 @@ class _Run:
             yield None
             return
         batch = data.batch(rank_index).to(self.device)
+        # Without the rank, so that all ranks draw the same negatives.
         shared_seed = int(np.random.SeedSequence([self.seed, step]).generate_state(1)[0])
+        # Mixed precision on GPUs alone; a training on the CPU is in float32.
         bfloat16 = torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda")
         with drawn_together(self.model, shared_seed) if world > 1 else nullcontext(), bfloat16:
             yield batch
@@ -346,6 +361,7 @@ class _Run:
         if self.sums is None:
             parameters = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
             self.sums = GradientSums(parameters, by_row(self.model))
+        # The signal is summed with the losses, so all ranks end after the same step.
         sums = self.sums(torch.tensor([*total, signalled], dtype=torch.float64), divisor=1)
         return sums[:2], signalled or (int(signal.SIGTERM) if sums[2] else 0)
 
@@ -379,6 +395,7 @@ class _Run:
         """Go back to the weights and the optimiser's state of the best check, if there was one; returns its epoch."""
         if self.best_epoch and self.best_epoch != self.epoch:
             load_state(self._best_file(self.best_epoch), self.model, self.optimizer, lambda _: None)
+        # NaN and infinity show in the smallest or largest value of a parameter.
         ends = (torch.stack(parameter.detach().aminmax()) for parameter in self.model.parameters() if parameter.numel())
         if not all(bool(torch.isfinite(extremes).all()) for extremes in ends):  # no copy as large as a table
             raise SettingError("the weights are no longer numbers; try a smaller learning_rate")
@@ -414,6 +431,7 @@ class _Run:
             return
         counts = json.dumps({name: getattr(self, name) for name in COUNTS})
         save_state(self.checkpoint, self.model, self.optimizer, {"fingerprint": self.fingerprint, "counts": counts})
+        # Best weights of earlier epochs are needed only by the checkpoint that was just replaced.
         for old in self.checkpoint.parent.glob(f"{glob.escape(self.checkpoint.name)}.best-*"):
             if old != self._best_file(self.best_epoch):
                 old.unlink(missing_ok=True)

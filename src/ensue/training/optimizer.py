@@ -87,6 +87,7 @@ def _compiled_adam_rows(group: Group, table: Tensor, state: Mapping[str, Tensor]
     beta1, beta2 = group["betas"]
     step = float(state["step"]) + 1
     width = table.shape[1:].numel()
+    # Flatten all axes but the first: the kernel sees rows of numbers.
     weights, means, squares, grads = (
         tensor.view(len(tensor), width) for tensor in (table, state["exp_avg"], state["exp_avg_sq"], grads)
     )
@@ -107,6 +108,7 @@ def _suits_adam_rows(group: Group, table: Tensor, state: Mapping[str, Tensor], r
 def _adam_rows(group: Group, table: Tensor, state: Mapping[str, Tensor], rows: Tensor, grads: Tensor) -> None:
     """Take a step of Adam on some rows of a table; none comes twice."""
     tables = (table, state["exp_avg"], state["exp_avg_sq"])
+    # Gather the touched rows, let torch's fused Adam move them, and scatter them back.
     weights, means, squares = (state_table.index_select(0, rows) for state_table in tables)
     beta1, beta2 = group["betas"]
     adam(
@@ -139,6 +141,7 @@ def make_optimizer(
             if not isinstance(module, nn.Embedding | ItemLayer) or module.weight in without_decay:
                 continue
             if len(module.weight) <= MAX_DECAYED_ROWS:
+                # L2 moves all rows of a small table, so its gradient is dense.
                 module.sparse = False
     parameters = [*model.parameters()]
     groups: list[dict[str, Any]] = [
@@ -231,6 +234,7 @@ def _fitted(saved: Tensor, parameter: Tensor) -> Tensor:
         return saved.clone()
     if len(saved) > len(parameter):
         raise ValueError("optimizer.safetensors has more ids than the model")
+    # Rows that are new since the moments were saved start at 0.
     fitted = torch.zeros_like(parameter, requires_grad=False)
     fitted[: len(saved)] = saved.to(parameter.device)
     return fitted

@@ -110,6 +110,7 @@ def signals_heard(hear: Callable[[int, FrameType | None], None] | None = None) -
     try:
         for number, handler in earlier.items():
             if handler is not signal.SIG_IGN:
+                # A signal that the parent process ignores, as nohup does, stays ignored.
                 signal.signal(number, hear or _hear)
         yield
     finally:

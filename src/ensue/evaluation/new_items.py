@@ -23,7 +23,7 @@ from ensue.data.histories import Histories, Index
 from ensue.lazy import lazy
 from ensue.metrics import Floats
 from ensue.tasks.next.dataset import Windows, hide_seen
-from ensue.tasks.next.infer import CELLS, LEAST
+from ensue.tasks.next.infer import CELLS, MIN_SCORED
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.tasks.next.training_data import Exclusion
 from ensue.vocabulary import UNKNOWN
@@ -96,7 +96,7 @@ class NewItemBaselines:
         windows = Windows(known, self.predictor.network.reach)
         column = self.column.numpy()[self.data.ids]
         counts = _RunningCounts(self.data, column, len(self.new_ids)) if self.data.timed else None
-        for group in windows.groups(max(1, CELLS // max(len(self.predictor.vocabulary), LEAST))):
+        for group in windows.groups(max(1, CELLS // max(len(self.predictor.vocabulary), MIN_SCORED))):
             positions = windows.positions(group)
             scored, target_ids = self.predictor.scores(windows, group)
             scores = torch.from_numpy(scored.scores)

@@ -240,7 +240,7 @@ def test_a_list_of_a_part_of_the_catalogue_is_all_scored_or_gets_more_candidates
         return search(self, *args, **options)
 
     monkeypatch.setattr(ItemIndex, "search", search_all)
-    monkeypatch.setattr(infer, "CELLS", 7 * infer.LEAST)
+    monkeypatch.setattr(infer, "CELLS", 7 * infer.MIN_SCORED)
     random, asked = np.random.default_rng(8), [*sessions(30, 4), History(())]
     lists = [random.permutation([f"v{at}" for at in range(ITEMS)])[:160].tolist() for _ in range(3)]
     for narrow, least in ((2, 1.0), (20, 0.95)):

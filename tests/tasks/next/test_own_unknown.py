@@ -14,7 +14,7 @@ from ensue.evaluation.next_event import SessionTargets
 from ensue.tasks.next.attributions import encode_records
 from ensue.tasks.next.baselines.repeats import RepeatShares
 from ensue.tasks.next.infer import catalogue_scores
-from ensue.tasks.next.own_unknown import FARTHEST, MOST, CandidateEntries, of_records, of_targets
+from ensue.tasks.next.own_unknown import MAX_DISTANCE, MAX_SHARE, CandidateEntries, of_records, of_targets
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.tasks.next.training_data import Exclusion
 from ensue.vocabulary import Vocabulary
@@ -84,8 +84,8 @@ def test_many_candidates_leave_something_to_the_model() -> None:
     repeats.offered += 100.0
     places = np.arange(4)
     found = CandidateEntries.of(np.zeros(4, np.int64), places, places + 1, np.zeros(4, bool), repeats)
-    assert np.exp(found.odds).sum() == pytest.approx(MOST / (1 - MOST))
-    own = of_records([History(("x",) + ("a",) * FARTHEST)], np.arange(1 + FARTHEST) == 0, repeats)
+    assert np.exp(found.odds).sum() == pytest.approx(MAX_SHARE / (1 - MAX_SHARE))
+    own = of_records([History(("x",) + ("a",) * MAX_DISTANCE)], np.arange(1 + MAX_DISTANCE) == 0, repeats)
     assert own.odds.shape == (1, 0)  # too far back
 
 
@@ -102,7 +102,7 @@ def test_what_is_new_to_all_is_no_part_of_what_the_model_knows() -> None:
     odds = math.log(0.1 / (0.3 + 0.2 * 0.5))
     assert found.odds[found.target == 3].tolist() == pytest.approx([odds, odds], abs=1e-4)
     own = of_records([History(("x", "a", "y"))], np.array([True, False, True]), repeats)
-    assert own.odds[0].tolist() == pytest.approx([odds, odds], abs=1e-4) and sorted(own.places[0].tolist()) == [0, 2]
+    assert own.odds[0].tolist() == pytest.approx([odds, odds], abs=1e-4) and sorted(own.positions[0].tolist()) == [0, 2]
 
 
 def test_novelty_is_counted_as_good_did() -> None:

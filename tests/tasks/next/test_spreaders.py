@@ -11,7 +11,7 @@ import pytest
 from ensue import History, SettingError
 from ensue.data.histories import Histories
 from ensue.tasks.next.predictor import NextPredictor
-from ensue.tasks.next.spreaders import DRAWN, drawn_cascade, leaned_on, spreaders
+from ensue.tasks.next.spreaders import MAX_EXPLAINED, drawn_cascade, leaned_on, spreaders
 
 CASCADES = [("a", "b", "c"), ("b", "a"), ("a", "b", "a", "d"), ("d",), ("c", "a", "b", "d", "e")]
 
@@ -61,7 +61,7 @@ def test_the_interval_is_that_of_cascades_drawn_anew() -> None:
 def test_who_is_in_very_many_cascades_gets_the_limit_of_the_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
     many = histories([("a", "b", "c")] * 300)
     (drawn, *_) = spreaders(many)
-    monkeypatch.setattr("ensue.tasks.next.spreaders.FEW", 10)
+    monkeypatch.setattr("ensue.tasks.next.spreaders.MAX_RESAMPLED", 10)
     (limit, *_) = spreaders(many)
     assert limit.followed.low == pytest.approx(drawn.followed.low, rel=0.03)
     assert limit.followed.high == pytest.approx(drawn.followed.high, rel=0.03)
@@ -112,7 +112,7 @@ def test_what_is_leaned_on_is_the_same_beside_other_cascades(predictor: NextPred
 
 
 def test_the_cascade_that_is_drawn_is_the_longest_that_fits(predictor: NextPredictor) -> None:
-    long = tuple("abcde"[at % 5] for at in range(DRAWN + 1))
+    long = tuple("abcde"[at % 5] for at in range(MAX_EXPLAINED + 1))
     data = histories([("a", "b"), ("c", "a", "d"), long]).encode(predictor.vocabulary)
     found = drawn_cascade(predictor, data)
     assert found is not None

@@ -215,7 +215,7 @@ def test_moments_that_do_not_fit_are_refused_at_the_update(core: Path, field: st
 def indexed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     pytest.importorskip("faiss", reason="the extra ann is not there")
     monkeypatch.setattr(next_state, "LARGE", 5)
-    monkeypatch.setattr(item_index, "LEARNED", 3)
+    monkeypatch.setattr(item_index, "ROWS_PER_LIST", 3)
     return saved(tmp_path / "m", "bpr-mf", dim=5, epochs=1, refit=False)
 
 

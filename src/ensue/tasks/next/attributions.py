@@ -75,6 +75,7 @@ class HistoryScores:
         best_scores, columns = topk(scores, k)
         return replace(
             self,
+            # log(exp(total) + sum of exp(total + odds)) = total + log1p(sum of exp(odds)).
             totals=self.totals + np.log1p(np.exp(unknown.odds).sum(1)),
             best_ids=np.take_along_axis(np.concatenate([self.best_ids, ids], axis=1), columns, 1),
             best_scores=best_scores,
@@ -84,6 +85,7 @@ class HistoryScores:
 
     def probabilities(self, ids: Index) -> Scores:
         """Return the probabilities of some ids of each history, (histories, k); 0 where everything is ruled out."""
+        # Ids from num_ids on have no row in the catalogue; padding stands in for them.
         scores = self.score_items(np.where(ids >= self.num_ids, PADDING, ids))
         if self.unknown is not None and self.item_totals is not None and self.unknown.odds.shape[1]:
             columns = np.maximum(ids - self.num_ids, 0)
@@ -101,12 +103,15 @@ class HistoryScores:
 
     def influence(self, history: int) -> Scores:
         """Return a history's weights over its latest events."""
-        row, length = self.rows[history], self.lengths[history]
+        row = self.rows[history]
+        length = self.lengths[history]
+        # Row length - 1 is the latest event, whose weights belong to the answer.
         return self.weights[-1][row, length - 1, :length] if length else np.zeros(0, np.float32)
 
     def dependency(self, history: int) -> Scores:
         """Return a history's (events, events) weights between its latest events; empty where the model has none."""
-        row, length = self.rows[history], self.lengths[history]
+        row = self.rows[history]
+        length = self.lengths[history]
         has_weights = length and len(self.weights) > 1
         return self.weights[0][row, :length, :length] if has_weights else np.zeros((0, 0), np.float32)
 
@@ -128,14 +133,15 @@ class EncodedRecords(NamedTuple):
 
 
 def encode_records(records: Sequence[History], vocabulary: Vocabulary) -> EncodedRecords:
-    """Records in the ids of a vocabulary; unknown values are left out. Beside timed ones, untimed get time 0."""
+    """Encode records by a vocabulary, without unknown values; if any record has times, the others get time 0."""
     timed = any(record.times for record in records)
-    whole = [record if record.times or not timed else _at_zero(record) for record in records]
-    raw = Histories.of(whole, vocabulary)
+    timed_records = [record if record.times or not timed else _at_zero(record) for record in records]
+    raw = Histories.of(timed_records, vocabulary)
     keep = raw.ids != UNKNOWN
     histories = raw.keep(keep)
-    places = np.flatnonzero(keep) - np.repeat(raw.offsets[:-1], histories.lengths)
-    return EncodedRecords(histories, np.split(places, histories.offsets[1:-1]), ~keep)
+    # Positions count from the first event of each record, unknown events included.
+    positions = np.flatnonzero(keep) - np.repeat(raw.offsets[:-1], histories.lengths)
+    return EncodedRecords(histories, np.split(positions, histories.offsets[1:-1]), ~keep)
 
 
 def _at_zero(record: History) -> History:
@@ -160,31 +166,33 @@ def answers(
     encoded = encode_records(records, vocabulary)
     histories, positions, unknown = encoded
     scored = score(histories, filters)
-    own = of_records(records, unknown, repeats) if repeats is not None and unknown.any() else None
-    if own is not None:
-        scored = scored.with_unknown(own, own.permitted(records, filters), max(k, scored.best_ids.shape[1]))
-    rerankers = [None if one is None else one.reranker for one in filters]
+    own_unknown = of_records(records, unknown, repeats) if repeats is not None and unknown.any() else None
+    if own_unknown is not None:
+        scored = scored.with_unknown(
+            own_unknown, own_unknown.permitted(records, filters), max(k, scored.best_ids.shape[1])
+        )
+    rerankers = [None if item_filter is None else item_filter.reranker for item_filter in filters]
     if any(rerankers):
         sessions = [histories.ids[low:high] for low, high in pairwise(histories.offsets.tolist())]
         best_ids, best_scores = rerank(scored.best_ids, scored.best_scores, rerankers, sessions, k)
         scored = replace(scored, best_ids=best_ids, best_scores=best_scores)
-    shown = scored.best_scores
+    best_scores = scored.best_scores
     best = scored.best_ids
-    require_finite(shown, scored.totals)
-    probabilities = scored.normalised(shown).tolist()
+    require_finite(best_scores, scored.totals)
+    probabilities = scored.normalised(best_scores).tolist()
     deletions: list[list[_Deletion]] = [[] for _ in records]
     if evidence:
-        deletions = _deletions(records, encoded, scored, score, best, None if own is None else repeats)
+        deletions = _deletions(records, encoded, scored, score, best, None if own_unknown is None else repeats)
     # Scores fall, and what is ruled out is at -inf; a probability that only rounds to 0 keeps its rank.
-    num_choices = (shown > -np.inf).sum(1).tolist()
+    num_choices = (best_scores > -np.inf).sum(1).tolist()
     items = vocabulary.values
     num_ids = len(vocabulary)
     for row, (record, row_ids, number) in enumerate(zip(records, best.tolist(), num_choices, strict=True)):
         ids = row_ids[:number]
         row_probabilities = probabilities[row]
         # Where the record's own unknown items stand in it, by their ids.
-        places = {} if own is None else dict(enumerate(own.places[row].tolist(), num_ids))
-        values = [record.values[places[id]] if id in places else items[id - FIRST] for id in ids]
+        own_positions = {} if own_unknown is None else dict(enumerate(own_unknown.positions[row].tolist(), num_ids))
+        values = [record.values[own_positions[id]] if id in own_positions else items[id - FIRST] for id in ids]
         attributions: Iterable[tuple[Attribution, ...]] = repeat(())
         if evidence:
             attributions = [
@@ -192,9 +200,9 @@ def answers(
                 for column in range(number)
             ]
             for column, id in enumerate(ids):
-                if id in places and repeats is not None:
-                    drop = row_probabilities[column] - share_without(record, places[id], vocabulary, repeats)
-                    attributions[column] = (Attribution(values[column], places[id], 1.0, drop),)
+                if id in own_positions and repeats is not None:
+                    drop = row_probabilities[column] - share_without(record, own_positions[id], vocabulary, repeats)
+                    attributions[column] = (Attribution(values[column], own_positions[id], 1.0, drop),)
         choices = tuple(map(Choice, values, row_probabilities, attributions))
         yield Answer(choices, len(positions[row]), len(record.values), id=record.id)
 
@@ -205,13 +213,13 @@ def require_finite(*scores: Scores) -> None:
     Raises:
         SettingError: one is not: the weights are so large that their products overflow.
     """
-    if not all((part < np.inf).all() for part in scores):  # nothing is below NaN, and NaN below nothing
+    if not all((array < np.inf).all() for array in scores):  # nothing is below NaN, and NaN below nothing
         raise SettingError("the model's scores are not finite numbers, so its weights cannot be right; fit it again")
 
 
-def _attribution(record: History, places: Index, test: _Deletion, choice: int) -> Attribution:
-    place = int(places[test.event])
-    return Attribution(record.values[place], place, test.share, test.score_drops[choice])
+def _attribution(record: History, positions: Index, test: _Deletion, choice: int) -> Attribution:
+    position = int(positions[test.event])
+    return Attribution(record.values[position], position, test.share, test.score_drops[choice])
 
 
 class _Deletion(NamedTuple):
@@ -228,12 +236,12 @@ def _deletions(
     choices: Index,
     repeats: RepeatShares | None,
 ) -> list[list[_Deletion]]:
-    """Ask again without each of the events that were attended to most: for each record the drops of its choices.
+    """Score again without each of the most attended events; return the score drops of each record's choices.
 
     Args:
-        records: the questions.
+        records: to answer.
         encoded: the same in ids.
-        scored: what was scored of them.
+        scored: their scores.
         score: scores histories.
         choices: (records, k) columns of the choices.
         repeats: how often unknown events come again, where some of the records are candidates.
@@ -245,17 +253,21 @@ def _deletions(
         return deletions
     repeated = histories.select(rows)
     keep = np.ones(len(repeated.ids), np.bool_)
+    # One copy of the history per deleted event, each without that event.
     keep[repeated.offsets[:-1] + events] = False
     shorter = repeated.keep(keep)
     without = score(shorter, None)
     if repeats is not None:
         # A record keeps all of its unknown events, in the same order by distance, so its columns stay in place.
-        places = [int(positions[row][event]) for row, event in zip(rows, events, strict=True)]
-        rest = [without_event(records[row], place) for row, place in zip(rows.tolist(), places, strict=True)]
-        unknown = encode_records(rest, histories.vocabulary).unknown
+        deleted = [int(positions[row][event]) for row, event in zip(rows, events, strict=True)]
+        shorter_records = [
+            without_event(records[row], position) for row, position in zip(rows.tolist(), deleted, strict=True)
+        ]
+        unknown = encode_records(shorter_records, histories.vocabulary).unknown
+        # Columns beyond the vocabulary are the unknown items of the record.
         columns = int(choices.max()) + 1 - len(histories.vocabulary)
-        rest_unknown = of_records(rest, unknown, repeats, columns)
-        without = without.with_unknown(rest_unknown, rest_unknown.places >= 0, 0)
+        rest_unknown = of_records(shorter_records, unknown, repeats, columns)
+        without = without.with_unknown(rest_unknown, rest_unknown.positions >= 0, 0)
     drops = scored.probabilities(choices)[rows] - without.probabilities(choices[rows])
     for row, event, share, row_drops in zip(rows.tolist(), events.tolist(), shares, drops.tolist(), strict=True):
         deletions[row].append(_Deletion(event, share, row_drops))
@@ -264,6 +276,7 @@ def _deletions(
 
 def _heaviest(weights: Scores) -> list[int]:
     """Return the positions of the largest weights, largest first; of weights that differ by rounding, the latest."""
+    # Rounding makes equal weights equal; a stable sort of the reversed row prefers the latest.
     latest_first = np.round(weights * 1e5)[::-1]
     order = np.argsort(-latest_first, kind="stable")[:TESTED]
     positions: list[int] = (len(weights) - 1 - order).tolist()
@@ -272,6 +285,7 @@ def _heaviest(weights: Scores) -> list[int]:
 
 def _most_attended(histories: Histories, scored: HistoryScores) -> tuple[Index, Index, list[float]]:
     top = [
+        # Weights cover the latest events alone: shift their positions to those of the full history.
         (row, at + length - len(weights), float(weights[at]))
         for row, length in enumerate(histories.lengths.tolist())
         for weights in (scored.influence(row),)

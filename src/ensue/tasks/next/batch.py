@@ -62,8 +62,9 @@ class PaddedBatch(NamedTuple):
 
     def split(self, num_targets: int) -> Iterator[PaddedBatch]:
         """Yield the rows in parts of about ``num_targets`` target steps, one row at least, without their targets."""
-        parts = self.target_mask.sum(1).cumsum() // num_targets
-        sizes = np.unique(parts, return_counts=True)[1]
+        # Cut where the number of target steps passes a multiple of num_targets.
+        chunk_numbers = self.target_mask.sum(1).cumsum() // num_targets
+        sizes = np.unique(chunk_numbers, return_counts=True)[1]
         start = 0
         for size in sizes.tolist() or [0]:
             rows = slice(start, start + size)

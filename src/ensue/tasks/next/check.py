@@ -37,7 +37,7 @@ _MAX_STEADY_SHARE = 0.1
 """Events of a program that asks steadily: how many pauses are how close to the median; share of sequences at most."""
 _ROWS = 3
 _EVENTS = 6
-_part = partial(part_of, percent=True)
+_percent_of = partial(part_of, percent=True)
 _TEACHES = ("has one event and no target", "have one event and no target")
 
 
@@ -139,7 +139,7 @@ def _shorten(record: History) -> History:
 
 def _single(lengths: Index) -> Iterator[str]:
     if single := int((lengths == 1).sum()):
-        yield f"{_part(single, len(lengths), 'session', *_TEACHES)}"
+        yield f"{_percent_of(single, len(lengths), 'session', *_TEACHES)}"
 
 
 def _programs(histories: Histories, understood: SequencesReport) -> Iterator[str]:
@@ -148,13 +148,14 @@ def _programs(histories: Histories, understood: SequencesReport) -> Iterator[str
         return
     owners = histories.sequence_index()
     last = _FAST_EVENTS - 1
+    # Compare each event with the one _FAST_EVENTS - 1 later: the same session, and within the limit.
     fast = (histories.times[last:] - histories.times[:-last] <= _FAST_SECONDS) & (owners[last:] == owners[:-last])
     if (programs := distinct_numbers(owners[last:][fast])).size:
         longest = int(programs[np.argmax(histories.lengths[programs])])
         name = histories.record(longest).id
         example = f", {quoted(name)} {histories.lengths[longest]:,} in all" if name else ""
         yield (
-            f"{_part(len(programs), len(histories), 'session', 'has', 'have')} {_FAST_EVENTS} events and more "
+            f"{_percent_of(len(programs), len(histories), 'session', 'has', 'have')} {_FAST_EVENTS} events and more "
             f"within {_FAST_SECONDS // 60} minutes{example}: probably bots; remove them"
         )
 
@@ -168,14 +169,14 @@ def _crawlers(histories: Histories, understood: SequencesReport) -> Iterator[str
         return
     long = np.flatnonzero(histories.lengths >= _STEADY_EVENTS)
     starts = histories.offsets
-    found = ((row, _interval(histories.times[starts[row] : starts[row + 1]])) for row in long.tolist())
-    intervals = {row: interval for row, interval in found if interval}
+    candidates = ((row, _interval(histories.times[starts[row] : starts[row + 1]])) for row in long.tolist())
+    intervals = {row: interval for row, interval in candidates if interval}
     if intervals and len(intervals) <= len(histories) * _MAX_STEADY_SHARE:
         row, interval = next(iter(intervals.items()))
         name = histories.record(row).id
         example = f", {quoted(name)} every {interval:g} s" if name else ""
         yield (
-            f"{_part(len(intervals), len(histories), 'session', 'has', 'have')} {_STEADY_EVENTS} events and more "
+            f"{_percent_of(len(intervals), len(histories), 'session', 'has', 'have')} {_STEADY_EVENTS} events and more "
             f"at steady intervals{example}: probably bots; remove them"
         )
 
@@ -184,19 +185,20 @@ def _interval(times: Times) -> float:
     """Return the seconds between most events, 0 where they differ or nobody could tell them from a person's."""
     pauses = np.diff(times)
     usual = float(np.median(pauses))
+    # Pauses close to the median; a person's pauses spread over orders of magnitude.
     steady = np.abs(pauses - usual) <= _STEADY_SPREAD * usual
     return usual if 0 < usual <= _FAST_SECONDS and steady.mean() >= _STEADY_SHARE else 0.0
 
 
 def _duplicates(histories: Histories) -> Iterator[str]:
     if double := len(histories) - len(distinct_numbers(fingerprints(histories))):
-        yield f"{_part(double, len(histories), 'session', 'repeats', 'repeat')} an earlier one exactly"
+        yield f"{_percent_of(double, len(histories), 'session', 'repeats', 'repeat')} an earlier one exactly"
 
 
 def _shared(histories: Histories, other: Histories, name: str, here: str) -> Iterator[str]:
     prints = fingerprints(other.encode(histories.vocabulary))
     if shared := int(np.isin(prints, fingerprints(histories)).sum()):
-        yield f"{_part(shared, len(other), 'session', 'is', 'are', of=name)} {here} too, as exact duplicates"
+        yield f"{_percent_of(shared, len(other), 'session', 'is', 'are', of=name)} {here} too, as exact duplicates"
 
 
 def leaks_between(
@@ -211,35 +213,37 @@ def leaks_between(
         here: where the first part is.
     """
     yield from _shared(histories, other, name, here)
+    # Exact duplicates are near duplicates too, and are already reported.
     exact = int(np.isin(fingerprints(other.encode(histories.vocabulary)), fingerprints(histories)).sum())
-    near = near_sequences(histories, other)
-    if near is None:
+    num_near = near_sequences(histories, other)
+    if num_near is None:
         yield not_compared(name, "events")
-    elif near > exact:
-        yield f"{_part(near, len(other), 'session', 'nearly repeats', 'nearly repeat', of=name)} one {here}"
+    elif num_near > exact:
+        yield f"{_percent_of(num_near, len(other), 'session', 'nearly repeats', 'nearly repeat', of=name)} one {here}"
     if late := before_the_last(histories, other):
-        part = _part(late, len(other), "session", "begins", "begin", of=name)
-        yield f"{part} before the last {here}: training data is later than test data"
+        fraction = _percent_of(late, len(other), "session", "begins", "begin", of=name)
+        yield f"{fraction} before the last {here}: training data is later than test data"
 
 
 def _order(histories: Histories, understood: SequencesReport) -> Iterator[str]:
-    """Prefixes that stand as rows, and times that ran backwards."""
-    if begun := begun_beside(histories):
+    """Warn of expanded prefixes, and of times that were not in order."""
+    if num_prefixes := begun_beside(histories):
         yield (
-            f"{_part(begun, len(histories), 'row', 'begins', 'begin')} the adjacent row: expanded prefixes contain "
-            "each other's answers; give whole sessions"
+            f"{_percent_of(num_prefixes, len(histories), 'row', 'begins', 'begin')} the adjacent row: "
+            "expanded prefixes contain each other's answers; give whole sessions"
         )
-    back = next((note for note in understood.notes if note.endswith("sorted by time")), None)
-    if back is not None and understood.layout not in UNORDERED:
-        yield back
+    sorted_note = next((note for note in understood.notes if note.endswith("sorted by time")), None)
+    if sorted_note is not None and understood.layout not in UNORDERED:
+        yield sorted_note
 
 
 def _unseen(histories: Histories, other: Histories, name: str) -> Iterator[str]:
     seen = set(histories.vocabulary.values)
+    # Padding and unknown come first and are no items.
     new = np.array([False, False, *(value not in seen for value in other.vocabulary.values)])
     if unseen := int(new[other.ids].sum()):
         hardly = hardly_known(other, histories.vocabulary, "this file")
-        yield f"{_part(unseen, len(other.ids), 'event', 'has', 'have', of=name)} an item unseen here"
+        yield f"{_percent_of(unseen, len(other.ids), 'event', 'has', 'have', of=name)} an item unseen here"
         if hardly:
             yield f"{name}: {hardly}"
 
@@ -248,8 +252,8 @@ def _ties(histories: Histories) -> Iterator[str]:
     tied = count_neighbours(histories, histories.times[1:] == histories.times[:-1]) if histories.timed else 0
     if tied:
         yield (
-            f"{_part(tied, len(histories.ids), 'event', 'happens', 'happen')} at the time of the one before: their "
-            "order is undefined"
+            f"{_percent_of(tied, len(histories.ids), 'event', 'happens', 'happen')} at the time of the one before: "
+            "their order is undefined"
         )
 
 

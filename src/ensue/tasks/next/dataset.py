@@ -43,10 +43,12 @@ class Windows:
         first = starts if context is None else starts + np.maximum(context - 1, 0)
         num_targets = np.minimum(stops - starts, 1) if last_only else np.maximum(stops - first, 0)
         steps = STEPS if reach is not None else max(1, int(num_targets.max(initial=1)))
+        # Ceiling division: the number of windows of each history.
         windows = -(-num_targets // steps)
         owner = np.repeat(np.arange(len(histories)), windows)
-        part = ranges(np.zeros_like(windows), windows)
-        self.target_starts = (stops[owner] - 1) if last_only else first[owner] + part * steps
+        number = ranges(np.zeros_like(windows), windows)
+        # Window n of a history begins its targets n * steps events after the first one.
+        self.target_starts = (stops[owner] - 1) if last_only else first[owner] + number * steps
         self.stops = np.minimum(self.target_starts + steps, stops[owner])
         self.starts = starts[owner] if reach is None else np.maximum(starts[owner], self.target_starts - reach)
 
@@ -60,16 +62,16 @@ class Windows:
         return int((self.stops - self.target_starts).sum())
 
     def plan(self, size: int, seed: int | tuple[int, ...]) -> list[Index]:
-        """A shuffled epoch: batches of ``size`` windows of like length, in random order; the same for the same seed."""
+        """Return a shuffled epoch: batches of ``size`` windows of similar length, deterministic for a seed."""
         return epoch_batches([self.stops - self.starts], size, seed)
 
     def groups(self, targets: int) -> Iterator[Index]:
-        """All windows once, shortest first, in groups of about ``targets`` target steps (at least one window)."""
+        """Yield all windows once, shortest first, in groups of about ``targets`` target steps (at least one window)."""
         order = np.argsort(self.stops - self.starts, kind="stable")
         return evaluation_batches(order, self.stops - self.target_starts, targets)
 
     def positions(self, index: Index) -> Index:
-        """(targets,) where in ``histories.ids`` each target step of these windows stands, in row order."""
+        """Return the position in ``histories.ids`` of each target step of these windows, (targets,), in row order."""
         return ranges(self.target_starts[index], (self.stops - self.target_starts)[index])
 
     def batch(self, index: Index) -> PaddedBatch:
@@ -96,7 +98,8 @@ def latest_windows(histories: Histories, reach: int | None) -> tuple[Index, Wind
     rows = np.full(len(histories), -1)
     lengths = np.zeros(len(histories), np.int64)
     windows = Windows(histories.select(filled), reach, last_only=True)
-    rows[filled], lengths[filled] = np.arange(len(filled)), windows.stops - windows.starts
+    rows[filled] = np.arange(len(filled))
+    lengths[filled] = windows.stops - windows.starts
     return filled, windows, rows.tolist(), lengths.tolist()
 
 
@@ -143,9 +146,9 @@ def draw_negatives(targets: Index, positions: Index, num_ids: int, sampled: int)
         (targets, sampled) ids.
     """
     # Of ids 2 to 5 (four values) and target 4, steps 0, 1 and 2 on from the next one are 5, 2 and 3: never 4 itself.
-    places = positions.astype(np.uint64)[:, None] * np.uint64(2**16) + np.arange(sampled).astype(np.uint64)
+    keys = positions.astype(np.uint64)[:, None] * np.uint64(2**16) + np.arange(sampled).astype(np.uint64)
     num_values = num_ids - FIRST
-    steps = (scrambled(places) % np.uint64(max(1, num_values - 1))).astype(np.int64)
+    steps = (scrambled(keys) % np.uint64(max(1, num_values - 1))).astype(np.int64)
     return FIRST + (targets[:, None] - FIRST + 1 + steps) % num_values
 
 
@@ -156,7 +159,7 @@ def repeats(histories: Histories) -> bool:
 
 
 def distinct(data: Histories) -> Iterator[str]:
-    """The values that occur, in order of their ids; unknown is none."""
+    """Return the values that occur, in order of their ids, without unknown."""
     counts = np.bincount(data.ids, minlength=FIRST)
     counts[:FIRST] = 0
     return (data.vocabulary.value(i) for i in np.flatnonzero(counts).tolist())

@@ -74,14 +74,15 @@ def fit_features(state: NextState, known: KnownItems, data: Histories) -> None:
     """
     assert state.metadata.training is not None
     batch_size, network_steps = (state.metadata.training[key] for key in ("batch_size", "steps"))
+    # A frozen copy: only the embeddings of tokens are trained.
     module = deepcopy(module_of(state.network)).train().requires_grad_(False)
-    for part in module.modules():
-        if isinstance(part, ItemTable | ItemLayer):
-            part.sparse = False  # their rows are computed, and so have dense gradients
+    for layer in module.modules():
+        if isinstance(layer, ItemTable | ItemLayer):
+            layer.sparse = False  # their rows are computed, and so have dense gradients
     item_ids = torch.tensor([state.vocabulary.id(item) for item in known.items.ids])
     is_trained = item_ids != UNKNOWN
     trained_items = known.items.filter(pl.Series(is_trained.numpy()))
-    tokens, weights = (torch.from_numpy(part).to(state.device) for part in known.encoder.encode(trained_items))
+    tokens, weights = (torch.from_numpy(table).to(state.device) for table in known.encoder.encode(trained_items))
     trained_ids = item_ids[is_trained].to(state.device)
     # All rows of the counts of new items are the same.
     constants = {name: float(rows.max()) for name, rows in new_rows(state, 0).items()}
@@ -101,11 +102,12 @@ def fit_features(state: NextState, known: KnownItems, data: Histories) -> None:
     num_simulated = min(ceil(SIMULATED * len(trained_ids)), MAX_SIMULATED)
     loss = _Loss(module)
     for _ in range(num_steps):
-        drawn = torch.randperm(len(trained_ids), device=state.device)[:num_simulated]
-        ids = trained_ids[drawn]
+        simulated_rows = torch.randperm(len(trained_ids), device=state.device)[:num_simulated]
+        ids = trained_ids[simulated_rows]
+        # Simulated items get the counts of items without events.
         replaced = {f"network.{name}": rows.index_fill(0, ids, constants[name]) for name, rows in counts.items()}
         for name, rows in parameters.items():
-            simulated = embed_tokens(embeddings[name], tokens[drawn], weights[drawn])
+            simulated = embed_tokens(embeddings[name], tokens[simulated_rows], weights[simulated_rows])
             replaced[f"network.{name}"] = rows.index_copy(0, ids, simulated.view(-1, *rows.shape[1:]))
         optimizer.zero_grad()
         torch.autograd.backward(functional_call(loss, replaced, (next(batches).to(state.device),)))

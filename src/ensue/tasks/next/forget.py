@@ -35,13 +35,15 @@ def forget(state: NextState, data: Histories, values: Collection[str] = ()) -> F
     remove_examples(
         state,
         forgotten,
-        lambda shown: not names.intersection(shown) and not any(shown == own[-len(shown) :] for own in mine),
+        lambda example: (
+            not names.intersection(example) and not any(example == history[-len(example) :] for history in mine)
+        ),
     )
     encoded = data.encode(state.vocabulary, drop_unknown=True)
     encoded = encoded.select(encoded.lengths > 0)
     _forget_histories(state, encoded, forgotten)
-    given = state.vocabulary.ids(values)
-    _forget_values(state, given[given >= FIRST], forgotten)
+    value_ids = state.vocabulary.ids(values)
+    _forget_values(state, value_ids[value_ids >= FIRST], forgotten)
     if forgotten.removed:
         state.learned()
         if state.schedule is not None:
@@ -75,27 +77,29 @@ def _forget_histories(state: NextState, data: Histories, forgotten: Forgotten) -
     """Remove whole histories: those remembered, their fingerprints, and what was counted of those that were learned."""
     prints = fingerprints(data).view(np.int64)
     trained = state.training_hashes
-    learned = np.isin(prints, trained) & (state.shared.min_users == 1)
+    is_trained = np.isin(prints, trained) & (state.shared.min_users == 1)
+    # Stored histories are truncated to their latest events, so the same is done here before comparing.
     mine = {*keys_of(latest_events(data) if state.shared.min_users == 1 else _runs_of(data))}
     stays = np.array([key not in mine for key in keys_of(state.reservoir.histories)], np.bool_)
     forgotten.add(COUNTS, "remembered histories", int((~stays).sum()))
     state.reservoir.keep(stays)
-    if not learned.any():
+    if not is_trained.any():
         return
-    known = data.select(learned)
-    kept = trained[~np.isin(trained, prints)]
-    forgotten.add(COUNTS, "fingerprints of histories", len(trained) - len(kept))
-    state.training_hashes = kept
-    before = state.counting["popularity"].totals.copy()
+    trained_data = data.select(is_trained)
+    remaining = trained[~np.isin(trained, prints)]
+    forgotten.add(COUNTS, "fingerprints of histories", len(trained) - len(remaining))
+    state.training_hashes = remaining
+    totals_before = state.counting["popularity"].totals.copy()
     for module in _counting(state):
-        module.forget(known)
-    forgotten.add(COUNTS, "histories subtracted from counts", len(known))
-    state.length_delay.forget(known)
+        module.forget(trained_data)
+    forgotten.add(COUNTS, "histories subtracted from counts", len(trained_data))
+    state.length_delay.forget(trained_data)
     if isinstance(state.network, Remembers):
-        forgotten.add(COUNTS, "histories that the model looks up or counts", len(known))
-    state.metadata.sequences -= len(known)
-    state.metadata.events -= len(known.ids)
-    alone = (state.counting["popularity"].totals <= 0) & (before > 0)
+        forgotten.add(COUNTS, "histories that the model looks up or counts", len(trained_data))
+    state.metadata.sequences -= len(trained_data)
+    state.metadata.events -= len(trained_data.ids)
+    # An item whose count fell to 0 belonged to the removed histories alone.
+    alone = (state.counting["popularity"].totals <= 0) & (totals_before > 0)
     _forget_values(state, np.flatnonzero(alone).astype(np.int32), forgotten)
 
 
@@ -105,9 +109,11 @@ def _runs_of(data: Histories) -> Histories:
         return data.select(slice(0))
     lengths = data.lengths
     first = ranges(data.offsets[:-1], lengths)
-    left = np.minimum(data.offsets[1:][data.sequence_index()] - first, MAX_RUN)
-    starts = np.repeat(first, left)
-    sizes = 1 + ranges(np.zeros_like(left), left)
+    # From each event on, the number of events to the end of its history, at most MAX_RUN.
+    run_lengths = np.minimum(data.offsets[1:][data.sequence_index()] - first, MAX_RUN)
+    starts = np.repeat(first, run_lengths)
+    # Every start is repeated for each length of run from 1 up.
+    sizes = 1 + ranges(np.zeros_like(run_lengths), run_lengths)
     events = ranges(starts, sizes)
     return Histories(data.ids[events], offsets_of(sizes), data.vocabulary, data.times[events])
 
@@ -118,9 +124,9 @@ def _forget_values(state: NextState, ids: Ids, forgotten: Forgotten) -> None:
     gone = np.setdiff1d(ids, np.array(former, np.int32))
     if not len(gone):
         return
-    before = len(state.reservoir.ids)
+    num_before = len(state.reservoir.ids)
     state.reservoir.keep_events(~np.isin(state.reservoir.ids, gone))
-    forgotten.add(COUNTS, "events of remembered histories", before - len(state.reservoir.ids))
+    forgotten.add(COUNTS, "events of remembered histories", num_before - len(state.reservoir.ids))
     for module in _counting(state):
         module.forget_ids(gone)
     if state.schedule is not None:

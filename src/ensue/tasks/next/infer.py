@@ -39,9 +39,9 @@ else:
 CELLS = 2**21
 """Scores held at once (8 MB in float32): bounds memory whatever the catalogue. The allocator returns larger blocks to
 the system after every batch, and to map them again takes longer than to score."""
-SOME = 256
-"""Numbers that a candidate of an index takes, of its vector and of what is computed from that."""
-LEAST = 1024
+NUMBERS_PER_CANDIDATE = 256
+"""Numbers in memory per candidate of an index: its vector, and intermediate results."""
+MIN_SCORED = 1024
 """Smaller catalogues count as this large, since attention takes memory too."""
 
 
@@ -80,30 +80,42 @@ def predict_each(
     require_k(k)
     exclusion = state.exclusion(exclude_seen)
     scored = len(state.vocabulary)
-    is_reranked = any(one is not None and one.reranker is not None for one in filters)
+    is_reranked = any(item_filter is not None and item_filter.reranker is not None for item_filter in filters)
+    # Without re-ranking the best k are the answer; with it they are chosen from a larger pool.
     pool = pool or (max(POOL * k, MIN_POOL) if is_reranked else k)
     score: ScoreFunction = partial(score_histories, state, exclusion, pool)
     if state.index is not None and pool <= MAX_SCORED:
-        few = [len(one.few_ids) for one in {*filters} if one is not None and one.few_ids is not None]
-        scored = max(SOME * state.index.facts.candidates, *few, 0)
+        # Short lists of permitted items are scored in full, whatever the index returns.
+        list_lengths = [
+            len(item_filter.few_ids)
+            for item_filter in {*filters}
+            if item_filter is not None and item_filter.few_ids is not None
+        ]
+        scored = max(NUMBERS_PER_CANDIDATE * state.index.facts.candidates, *list_lengths, 0)
         score = partial(_score_nearest, state, exclusion, state.index, pool)
-    size = max(1, CELLS // max(scored, LEAST) // (1 + TESTED * evidence))
+    # Evidence scores each record again without its TESTED most attended events.
+    size = max(1, CELLS // max(scored, MIN_SCORED) // (1 + TESTED * evidence))
     repeats = state.repeat_shares(exclusion) if rank_unknown else None
-    found: list[Answer] = []
+    results: list[Answer] = []
     for low in range(0, len(records), size):
-        chunk, chunk_filters = records[low : low + size], filters[low : low + size]
-        found += answers(chunk, state.vocabulary, score, k, repeats, chunk_filters, evidence=evidence)
+        chunk = records[low : low + size]
+        chunk_filters = filters[low : low + size]
+        results += answers(chunk, state.vocabulary, score, k, repeats, chunk_filters, evidence=evidence)
     # Rules such as two items per brand may leave too few of the candidates, though more items are permitted.
-    short = [row for row, one in enumerate(filters) if one is not None and _is_short(one, found[row], k, pool)]
+    short = [
+        row
+        for row, item_filter in enumerate(filters)
+        if item_filter is not None and _is_short(item_filter, results[row], k, pool)
+    ]
     if short:
-        again = predict_each(
+        retried = predict_each(
             state, [records[row] for row in short], [filters[row] for row in short], k,
             evidence=evidence, exclude_seen=exclude_seen, rank_unknown=rank_unknown, pool=8 * pool,
         )  # fmt: skip
-        for row, answer in zip(short, again, strict=True):
-            found[row] = answer
+        for row, answer in zip(short, retried, strict=True):
+            results[row] = answer
     titles = state.known_items.titles if state.known_items is not None else {}
-    return [_with_titles(answer, titles) for answer in found] if titles else found
+    return [_with_titles(answer, titles) for answer in results] if titles else results
 
 
 def _is_short(item_filter: ItemFilter, answer: Answer, k: int, pool: int) -> bool:
@@ -122,7 +134,8 @@ def _explanation(state: NextState, record: History, answer: Answer) -> Explanati
     """Return the weights inside one record, over the latest known events that can matter."""
     histories = encode_records([record], state.vocabulary).histories
     scored = score_histories(state, state.metadata.exclusion, 0, histories, None)
-    influence, inside = scored.influence(0), histories.record(0)
+    influence = scored.influence(0)
+    inside = histories.record(0)
     size = len(influence)
     return Explanation(
         inside.values[len(inside.values) - size :],
@@ -218,6 +231,7 @@ def catalogue_scores(
     table = hide_seen(scored.scores, histories, histories.offsets[1:][filled] - 1, exclusion)
     if len(filled) < len(histories):
         filled_table = table
+        # Histories without events get the logarithm of popularity; the others keep their rows.
         table = np.repeat(logarithm(state.counting["popularity"].shares())[None], len(histories), axis=0)
         table[filled] = filled_table
     return table, scored.weights, rows, lengths

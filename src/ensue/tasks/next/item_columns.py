@@ -96,6 +96,7 @@ class ItemColumns:
     def ids_by_value(self, name: str) -> dict[str, Index]:
         """Return the ids of each value of a column of texts, by the value in lower case; frequent values first."""
         if (prepared := self._prepared.get(("ids", name))) is None:
+            # One row per item and value, grouped by value.
             rows = pl.DataFrame({"id": self._ids, "value": self.values(name).gather(self._rows)}).explode("value")
             groups = rows.drop_nulls().group_by("value", maintain_order=True).agg("id", pl.len().alias("number"))
             groups = groups.sort("number", descending=True, maintain_order=True)
@@ -298,6 +299,7 @@ class _Parser:
         ids_by_value = self.columns.ids_by_value(name)
         for _, text in constants:
             if (ids := ids_by_value.get(text.strip().lower())) is None:
+                # Suggest similar values, or the most frequent ones.
                 close = get_close_matches(text.lower(), ids_by_value, MAX_LISTED) or [*ids_by_value][:MAX_LISTED]
                 self.refuse(f"no item has the {name} {quoted(text)}; others are {listed(close)}")
             true[ids] = True

@@ -154,6 +154,7 @@ class FeatureEncoder:
                 encoders.append(ColumnEncoder(name, kind, tuple(values), vectors=matrix))
             elif kind in (NUMBER, TIME):
                 numbers = column.cast(pl.Float64).drop_nulls().to_numpy()
+                # Quantiles put as many items between two knots everywhere; equal ones are merged.
                 knots = np.unique(np.quantile(numbers, np.linspace(0, 1, KNOTS))) if len(numbers) else np.zeros(0)
                 encoders.append(ColumnEncoder(name, kind, knots=tuple(knots.tolist())))
             else:
@@ -165,9 +166,9 @@ class FeatureEncoder:
     def encode(self, items: Items) -> Cells:
         """Return the tokens and weights of some items, (items, width) each; the first token of all items is 0."""
         pairs = zip(self.columns, accumulate((column.num_tokens for column in self.columns), initial=1), strict=False)
-        parts = [(np.zeros((len(items), 1), np.int64), np.ones((len(items), 1), np.float32))]
-        parts += [_encode(column, first, items.columns[column.name]) for column, first in pairs if column.num_tokens]
-        tokens, weights = (np.concatenate(arrays, axis=1) for arrays in zip(*parts, strict=True))
+        cells = [(np.zeros((len(items), 1), np.int64), np.ones((len(items), 1), np.float32))]
+        cells += [_encode(column, first, items.columns[column.name]) for column, first in pairs if column.num_tokens]
+        tokens, weights = (np.concatenate(arrays, axis=1) for arrays in zip(*cells, strict=True))
         return tokens, weights
 
 
@@ -275,11 +276,12 @@ def _encode(encoder: ColumnEncoder, first: int, column: pl.Series) -> Cells:
         sentence_encoder = _sentence_encoder(encoder.sentence_encoder)
         sentence_encoder.require(encoder.probe[:8])
         return _components(sentence_encoder.vectors(column.fill_null("").to_list()), first)
-    known = pl.DataFrame({"piece": encoder.values, "token": range(first, first + len(encoder.values))})
+    token_table = pl.DataFrame({"piece": encoder.values, "token": range(first, first + len(encoder.values))})
     pieces = pl.DataFrame({"row": range(len(column)), "piece": _pieces(column, encoder.kind)}).explode("piece")
-    tokens_of_rows = pieces.join(known, on="piece", how="inner", maintain_order="left")
+    tokens_of_rows = pieces.join(token_table, on="piece", how="inner", maintain_order="left")
     if encoder.vectors is not None:
         sums = np.zeros((len(column), encoder.num_tokens), np.float32)
+        # Sum the word vectors of each item; the unit vector of the sum is that of the mean.
         np.add.at(sums, tokens_of_rows["row"].to_numpy(), encoder.vectors[tokens_of_rows["token"] - first])
         return _components(sums, first)
     # The n-th token of a row goes to column n - 1; a row keeps its first tokens.
@@ -319,6 +321,7 @@ def _pieces(column: pl.Series, kind: str) -> pl.Series:
 def _spline(numbers: pl.Series, knots: npt.NDArray[np.float64], first: int) -> Cells:
     """Return the two knots around each number and their weights, which add up to 1; none for a null."""
     values = numbers.fill_null(float(knots[0])).to_numpy().clip(knots[0], knots[-1])
+    # The knot at or below each value; the last interval includes its right end.
     lower = np.searchsorted(knots, values, side="right").clip(1, max(1, len(knots) - 1)) - 1
     upper = np.minimum(lower + 1, len(knots) - 1)
     # Halves, for the difference of two large numbers is infinite.

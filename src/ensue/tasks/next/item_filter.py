@@ -182,6 +182,7 @@ class FilterCache:
         of_request: dict[int, Hashable] = {}
         for same, rules in distinct.items():
             exclude, allow = (tuple(keys[id(ids)] for ids in each) for each in (rules.exclude, rules.allow))
+            # Rounded to the minute, so that filters by age can be cached.
             now = (time.time() if rules.now is None else rules.now) // MINUTE * MINUTE
             columns = self.columns(vocabulary, items) if rules.filters else None
             conditions = tuple((text, now if "within" in text else 0.0) for text in rules.filters)
@@ -215,6 +216,7 @@ class FilterCache:
             return cached
         exclude, allow, conditions, columns, num_ids = key
         mask = np.ones(num_ids, np.bool_)
+        # Padding and unknown are never answers.
         mask[:FIRST] = False
         for each in exclude:
             mask &= ~masks[each]
@@ -287,8 +289,8 @@ def top_items(scores: Scores, k: int, filters: Sequence[ItemFilter | None]) -> t
     ids = np.zeros((len(scores), k), np.int64)
     best = np.empty((len(scores), k), np.float32)
     for rows, item_filter in rows_by_filter(filters):
-        shown = scores if len(rows) == len(scores) else scores[rows]
+        row_scores = scores if len(rows) == len(scores) else scores[rows]
         if item_filter is not None:
-            shown = shown + item_filter.penalty
-        best[rows], ids[rows] = topk(shown, k)
+            row_scores = row_scores + item_filter.penalty
+        best[rows], ids[rows] = topk(row_scores, k)
     return ids, best

@@ -4,7 +4,7 @@ A catalogue of a million vectors of 64 numbers is 256 MB, and an exact answer re
 bytes: four bits a pair of numbers (product quantisation by Jégou, Douze & Schmid, PAMI 2011, in the layout that André,
 Kermarrec & Le Scouarnec, PAMI 2021, scan in registers), in lists by the nearest of some centroids, and looks through
 the lists that are closest to a query. What it finds are candidates alone: their scores are computed from the model's
-own vectors. How many lists that takes is found out when it is made: as few as hold ``WANTED`` of the exact list.
+own vectors. How many lists that takes is found out when it is made: as few as hold ``MIN_RECALL`` of the exact list.
 
 Probabilities are of the whole catalogue: to the candidates comes an estimate of the rest, by a fixed sample of all ids
 (Rastogi & Van Durme, "Sublinear partition estimation", 2015). How far that is off is measured as well.
@@ -46,14 +46,14 @@ CANDIDATES = 300
 """Candidates whose scores are computed; more where more choices are asked for."""
 LISTED = 20
 """Length of the list whose recall is measured."""
-WANTED = 0.99
-"""Its recall, of the exact list, at least; where not even all lists together reach that, there are more candidates."""
+MIN_RECALL = 0.99
+"""Minimum recall of the exact list; if searching all lists does not reach it, there are more candidates."""
 SAMPLE = 4096
 """Ids by which the sum over the rest of the catalogue is estimated."""
 FILE = "items.safetensors"
-LEARNED = 64
+ROWS_PER_LIST = 64
 ROUNDS = 8
-"""Rows a list from which its centroid is learned, and rounds of that."""
+"""Training rows per centroid, and iterations of k-means."""
 BLOCK = 2**16
 """Rows at once."""
 
@@ -172,7 +172,9 @@ class ItemIndex:
             plain = np.empty((blocks, packer.nvec, size), np.uint8)
             for source, target in zip(packed, plain, strict=True):
                 packer.unpack_all(faiss.swig_ptr(source), faiss.swig_ptr(target))
-            lists[rows], codes[rows] = number, plain.reshape(-1, size)[:length]
+            lists[rows] = number
+            # The padding of the last block is cut off.
+            codes[rows] = plain.reshape(-1, size)[:length]
         centroids = faiss.downcast_index(index.quantizer).reconstruct_n(0, index.nlist)
         return {"centroids": centroids, "words": words.reshape(index.pq.M, -1, PAIR), "list": lists, "codes": codes}
 
@@ -219,6 +221,7 @@ class ItemIndex:
         plain.by_residual = plain.is_trained = True
         rows = np.argsort(lists, kind="stable")
         sorted_codes = codes[rows]
+        # Items are sorted by list; bounds cut them into lists.
         bounds = np.searchsorted(lists[rows], np.arange(facts.lists + 1)).tolist()
         for number, (low, high) in enumerate(pairwise(bounds)):
             if low < high:
@@ -245,14 +248,16 @@ def make_index(product: Product, num_ids: int, total: Callable[[ItemIndex], Tens
     faiss.omp_set_num_threads(kernels.num_threads())
     items = num_ids - FIRST
     queries = _queries(product)
-    lists = max(1, min(round(items**0.5), items // LEARNED))
+    # The usual choice of about sqrt(n) lists, if there are enough rows to train their centroids.
+    lists = max(1, min(round(items**0.5), items // ROWS_PER_LIST))
     width = queries.shape[1]
     index = faiss.index_factory(width, f"IVF{lists},PQ{width // PAIR}x{BITS}fs", faiss.METRIC_INNER_PRODUCT)
     index.by_residual = True  # codes of what a centroid leaves: half as many lists and candidates then do
     index.cp.niter = ROUNDS
     index.cp.seed = 0
-    index.cp.max_points_per_centroid = LEARNED
-    sampled_ids = torch.arange(FIRST, num_ids, max(1, items // (LEARNED * lists)))
+    index.cp.max_points_per_centroid = ROWS_PER_LIST
+    # Evenly spaced ids cover old and new items alike.
+    sampled_ids = torch.arange(FIRST, num_ids, max(1, items // (ROWS_PER_LIST * lists)))
     index.train(_rows(product, sampled_ids))
     best = np.full((len(queries), LISTED), -np.inf, np.float32)
     sums = np.full(len(queries), -np.inf)
@@ -261,11 +266,12 @@ def make_index(product: Product, num_ids: int, total: Callable[[ItemIndex], Tens
         index.add(rows)
         scores = torch.from_numpy(queries) @ torch.from_numpy(rows).T
         sums = np.logaddexp(sums, log_totals(scores).double().numpy())
-        high, place = topk(scores, LISTED)
+        high, columns = topk(scores, LISTED)
+        # Merge the best of all earlier blocks with those of this one.
         joint = np.concatenate([best, high.numpy()], axis=1)
         order = np.argsort(-joint, axis=1, kind="stable")[:, :LISTED]
         best = np.take_along_axis(joint, order, 1)
-        names = np.take_along_axis(np.concatenate([names, place.numpy() + first], axis=1), order, 1)
+        names = np.take_along_axis(np.concatenate([names, columns.numpy() + first], axis=1), order, 1)
     probed, candidates, recall = _tuned(index, queries, names, lists)
     facts = IndexFacts(
         items=items,
@@ -290,11 +296,12 @@ def _tuned(index: Any, queries: Vectors, names: Ids, lists: int) -> tuple[int, i
         probed = min(8, lists)
         while True:
             _, rows = index.search(queries, candidates, params=faiss.SearchParametersIVF(nprobe=probed))
+            # Fraction of the exact list that is among the candidates; rows of faiss count from 0, as names do.
             recall = float((names[:, :, None] == rows[:, None]).any(2).mean())
-            if recall >= WANTED or probed == lists:
+            if recall >= MIN_RECALL or probed == lists:
                 break
             probed = min(2 * probed, lists)
-        if recall >= WANTED:
+        if recall >= MIN_RECALL:
             break
     return probed, candidates, recall
 
@@ -307,14 +314,14 @@ def _blocks(product: Product, num_ids: int) -> Iterator[tuple[int, Vectors]]:
 
 def _rows(product: Product, ids: Tensor | slice) -> Vectors:
     rows = product.rows(ids)
-    parts = [rows] if product.bias is None else [rows, product.bias[ids, None]]
-    return _padded(torch.cat(parts, dim=1))
+    columns = [rows] if product.bias is None else [rows, product.bias[ids, None]]
+    return _padded(torch.cat(columns, dim=1))
 
 
 def _queries(product: Product) -> Vectors:
     queries = product.queries
-    parts = [queries] if product.bias is None else [queries, queries.new_ones(len(queries), 1)]
-    return _padded(torch.cat(parts, dim=1))
+    columns = [queries] if product.bias is None else [queries, queries.new_ones(len(queries), 1)]
+    return _padded(torch.cat(columns, dim=1))
 
 
 def _padded(vectors: Tensor) -> Vectors:

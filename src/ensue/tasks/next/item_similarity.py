@@ -30,6 +30,7 @@ class ItemSimilarity:
             self._totals = np.maximum(cooccurrence.totals.astype(np.float64), 1.0)
             pairs = cooccurrence.counts, cooccurrence.columns, cooccurrence.rows
             directed = csr_array(pairs, shape=(num_ids, num_ids))
+            # Similarity has no direction: pairs in both orders are added.
             self._counts = (directed + directed.T).tocsr()
             return
         tokens, weights = known_items.encoder.encode(known_items.items)
@@ -38,6 +39,7 @@ class ItemSimilarity:
         row, column = tokens.nonzero()
         entries = weights[row, column], (ids[row], tokens[row, column])
         features = csr_array(entries, shape=(num_ids, known_items.encoder.num_tokens))
+        # Rows of unit length, so that products are cosines.
         lengths = np.sqrt(features.multiply(features).sum(1)).clip(min=1e-12)
         self._features = (csr_array((1 / lengths, (range(num_ids), range(num_ids)))) @ features).tocsr()
 
@@ -47,6 +49,7 @@ class ItemSimilarity:
             products: Floats = self._features[first].multiply(self._features[second]).sum(1)
             return products.clip(0, 1)
         counts = np.asarray(self._counts[first, second]).ravel()
+        # The cosine of two items as sets of events.
         similarity: Floats = counts / np.sqrt(self._totals[first] * self._totals[second])
         return similarity.clip(0, 1)
 

@@ -82,6 +82,7 @@ class ProductScores:
         scores = self._with_popularity(self._mixed(self._products(product_ids, vectors), product_ids), ids)
         scores = scores.masked_fill(ids < FIRST, -torch.inf)
         if ids.dim() > 1:
+            # Compare each candidate with each seen id of its history: (histories, k, seen).
             return scores.masked_fill((ids[..., None] == self.seen[:, None]).any(2), -torch.inf)
         return hide_(scores, ids, self.seen)
 
@@ -97,19 +98,20 @@ class ProductScores:
         """Return the scores of some histories."""
         targets = self.rows[rows]
         filled = targets >= 0
-        chosen = targets[filled]
+        selected = targets[filled]
+        # Renumber the selected targets from 0; -1 marks histories without events.
         numbers = torch.full_like(targets, -1)
-        numbers[filled] = torch.arange(len(chosen))
+        numbers[filled] = torch.arange(len(selected))
         product = self.product
         cells = self.product.cells
         if cells is not None:
             # Cells are numbered target x ids + id: those of a target lie side by side, and get its new number.
-            bounds = torch.searchsorted(cells[0], torch.stack([chosen, chosen + 1]) * self.num_ids).T.tolist()
+            bounds = torch.searchsorted(cells[0], torch.stack([selected, selected + 1]) * self.num_ids).T.tolist()
             moved = [cells[0][low:high] % self.num_ids + at * self.num_ids for at, (low, high) in enumerate(bounds)]
             added = [cells[1][low:high] for low, high in bounds]
             cells = torch.cat([cells[0][:0], *moved]), torch.cat([cells[1][:0], *added])
-        product = product._replace(queries=product.queries[chosen], cells=cells)
-        base = None if self.base is None else self.base[chosen]
+        product = product._replace(queries=product.queries[selected], cells=cells)
+        base = None if self.base is None else self.base[selected]
         return replace(self, product=product, rows=numbers, seen=self.seen[rows], base=base)
 
     def _products(self, ids: Tensor, vectors: Tensor | None) -> Tensor:
@@ -127,10 +129,11 @@ class ProductScores:
         return scores
 
     def _mixed(self, scores: Tensor, ids: Tensor) -> Tensor:
-        """Mix scores with what came lately in a stream."""
+        """Mix scores with the shares of recent events of a stream."""
         if self.base is None or self.product.lately is None:
             return scores
         recent, weight = self.product.lately
+        # Scores become log probabilities of the product, then of the mixture with recent items.
         return torch.logaddexp(scores - self.base[:, None] + weight, recent[ids])
 
     def _with_popularity(self, scores: Tensor, ids: Tensor) -> Tensor:
@@ -138,6 +141,7 @@ class ProductScores:
         if len(scores) == len(self.rows):
             return scores
         popularity = (self.counts[ids] / self.counts.sum().clamp(min=1)).log()
+        # Histories without events have the same popularity scores.
         all_scores = popularity.expand(len(self.rows), -1).clone()
         all_scores[self.filled] = scores
         return all_scores
@@ -166,32 +170,36 @@ class Nearest:
         k = min(k, self.product_scores.num_ids)
         best_ids = torch.zeros(len(filters), k, dtype=torch.int64)
         best = torch.full((len(filters), k), -torch.inf)
+        # Histories with the same filter are handled together.
         for rows, item_filter in rows_by_filter(filters):
-            ids, scores = self.ids[rows], self.scores[rows]
+            ids = self.ids[rows]
+            scores = self.scores[rows]
             if item_filter is not None:
                 ids, scores = self._permitted(torch.from_numpy(rows), item_filter, k)
             values, columns = topk(scores, k)
             width = values.shape[1]
-            best[rows, :width], best_ids[rows, :width] = values, ids.gather(1, columns)
+            best[rows, :width] = values
+            best_ids[rows, :width] = ids.gather(1, columns)
         return best_ids, best
 
     def _permitted(self, rows: Tensor, item_filter: ItemFilter, k: int) -> tuple[Tensor, Tensor]:
         """Return ids and scores of candidates, (rows, any number), those that a filter rules out at -inf."""
         few_ids = item_filter.few_ids
         if few_ids is not None:
-            chosen = self.product_scores.select(rows)
+            selected = self.product_scores.select(rows)
             scored_ids = torch.from_numpy(few_ids)
-            scores = chosen.score(scored_ids, self.index.vectors_of(chosen.product, few_ids))
+            scores = selected.score(scored_ids, self.index.vectors_of(selected.product, few_ids))
             return scored_ids.expand(len(rows), -1), scores
         is_permitted = torch.from_numpy(item_filter.mask)
         ids = self.ids[rows]
         scores = self.scores[rows].masked_fill(~is_permitted[ids], -torch.inf)
         if not bool(((scores > -torch.inf).sum(1) < k).any()):
             return ids, scores
-        chosen = self.product_scores.select(rows)
-        num = min(max(2 * k, self.index.facts.candidates), chosen.num_ids)
-        ids = _joined([ids, _search(self.index, chosen, num, item_filter)])
-        return ids, chosen.score(ids).masked_fill(~is_permitted[ids], -torch.inf)
+        selected = self.product_scores.select(rows)
+        # Too few permitted candidates: search again within the filter.
+        num = min(max(2 * k, self.index.facts.candidates), selected.num_ids)
+        ids = _joined([ids, _search(self.index, selected, num, item_filter)])
+        return ids, selected.score(ids).masked_fill(~is_permitted[ids], -torch.inf)
 
 
 def nearest(index: ItemIndex, product_scores: ProductScores, k: int, *, totals_only: bool = False) -> Nearest:
@@ -203,6 +211,7 @@ def nearest(index: ItemIndex, product_scores: ProductScores, k: int, *, totals_o
         k: choices that are asked for.
         totals_only: whether no best items are asked for.
     """
+    # At least twice as many candidates as choices, because the index is approximate.
     num = min(max(2 * k, index.facts.candidates), product_scores.num_ids)
     searched = _search(index, product_scores, num, totals_only=totals_only)
     ids = _joined([searched, *_unindexed(index, product_scores, num)])
@@ -219,6 +228,7 @@ def nearest(index: ItemIndex, product_scores: ProductScores, k: int, *, totals_o
 def _log_totals(index: ItemIndex, product_scores: ProductScores, ids: Tensor, scores: Tensor) -> Tensor:
     """Return (histories,) logarithms of the sum of exp(scores): of candidates, and of the rest by a sample of it."""
     sampled, ids_per_sample = sampled_rest(index, product_scores, ids)
+    # Candidates are summed exactly; each sampled id stands for ids_per_sample others.
     return torch.logaddexp(scores.logsumexp(1), sampled.logsumexp(1) + ids_per_sample.log())
 
 
@@ -234,8 +244,8 @@ def sampled_rest(index: ItemIndex, product_scores: ProductScores, ids: Tensor) -
     seen = product_scores.seen
     scored = _joined([ids, seen]) if seen.shape[1] else ids  # what was seen is no part of the rest either
     hide_(sampled, index.sample, scored)
-    others = product_scores.num_ids - FIRST - (scored >= FIRST).sum(1)
-    return sampled, others / (sampled > -torch.inf).sum(1).clamp(min=1)
+    num_others = product_scores.num_ids - FIRST - (scored >= FIRST).sum(1)
+    return sampled, num_others / (sampled > -torch.inf).sum(1).clamp(min=1)
 
 
 def _search(
@@ -251,7 +261,9 @@ def _search(
     probed = None
     if totals_only:
         size = max(1, num // 2)
+        # An estimate of the total needs fewer lists than the best items do.
         probed = max(1, index.facts.probed // PROBED_FOR_TOTALS)
+    # faiss reads one bit per item, the lowest bit first.
     bits = None if item_filter is None else np.packbits(item_filter.mask[FIRST:], bitorder="little")
     nearest_ids = index.search(product_scores.product, size, probed=probed, bits=bits)
     if bool(product_scores.filled.all()):
@@ -272,6 +284,7 @@ def _unindexed(index: ItemIndex, product_scores: ProductScores, num: int) -> Ite
     filled = product_scores.filled
     first = index.facts.items + FIRST
     if num_ids > first:
+        # Items that were added after the index was made are in none of its lists.
         late = torch.arange(first, num_ids).expand(len(filled), -1)
         if num_ids - first > num and bool(filled.any()):
             scores = product_scores.score_shared(late[0], product.rows(late[0]))
@@ -280,6 +293,7 @@ def _unindexed(index: ItemIndex, product_scores: ProductScores, num: int) -> Ite
     if product.cells is not None and len(product.cells[0]):
         target = product.cells[0] // num_ids
         id = product.cells[0] % num_ids
+        # Number the cells of each target from 0: position minus the position of its first cell.
         column = torch.arange(len(target)) - torch.searchsorted(target, target)
         padded = torch.zeros(len(product.queries), int(column.max()) + 1, dtype=torch.int64)
         padded[target, column] = id
@@ -296,6 +310,7 @@ def _joined(parts: Sequence[Tensor]) -> Tensor:
     if len(parts) == 1:
         return parts[0]
     ids = torch.cat(list(parts), dim=1).sort(dim=1).values
+    # Rows are sorted, so duplicates are neighbours.
     ids[:, 1:][ids[:, 1:] == ids[:, :-1]] = PADDING
     return ids
 
@@ -303,6 +318,7 @@ def _joined(parts: Sequence[Tensor]) -> Tensor:
 def hide_(scores: Tensor, ids: Tensor, hidden: Tensor) -> Tensor:
     """Set scores (rows, ids) of rising ids to -inf, in place, where they are among each row's hidden ones."""
     if len(ids):
+        # Look up every hidden id among the sorted ids of the columns.
         index = torch.searchsorted(ids, hidden).clamp(max=len(ids) - 1)
         row, column = (ids[index] == hidden).nonzero(as_tuple=True)
         scores[row, index[row, column]] = -torch.inf
@@ -342,10 +358,11 @@ def score_candidates(
     seen[filled] = seen_after_events
     product = multiplied(state, windows, np.arange(len(filled)))
     product_scores = _product_scores(state, product, np.array(rows), seen)
-    totals_only = all(one is not None and one.few_ids is not None for one in filters or ())
+    totals_only = all(item_filter is not None and item_filter.few_ids is not None for item_filter in filters or ())
     num = widened(k, filters or ()) + seen.shape[1]  # what is hidden may be what is found first
     candidates = nearest(index, product_scores, num, totals_only=totals_only)
-    best_ids, best_scores = candidates.ids[:, :0], candidates.scores[:, :0]
+    best_ids = candidates.ids[:, :0]
+    best_scores = candidates.scores[:, :0]
     if filters is not None:
         best_ids, best_scores = candidates.best(k, filters)
     return HistoryScores(
@@ -372,10 +389,11 @@ def approximate_ranks(
     seen = seen_ids(windows.histories, windows.positions(group), exclusion)
     candidates = nearest(index, _product_scores(state, product, np.arange(len(targets)), seen), 1)
     target_scores = candidates.product_scores.score(targets)
-    ahead = ((candidates.scores >= target_scores) & (candidates.ids != targets)).sum(1).double()
+    num_ahead = ((candidates.scores >= target_scores) & (candidates.ids != targets)).sum(1).double()
     sampled, ids_per_sample = sampled_rest(index, candidates.product_scores, candidates.ids)
-    ahead += ((sampled >= target_scores) & (index.sample != targets)).sum(1) * ids_per_sample
-    ranks = torch.where(target_scores[:, 0] > -torch.inf, 1 + ahead.floor(), metrics.MISS)
+    # Each sampled id that is ahead stands for ids_per_sample ids.
+    num_ahead += ((sampled >= target_scores) & (index.sample != targets)).sum(1) * ids_per_sample
+    ranks = torch.where(target_scores[:, 0] > -torch.inf, 1 + num_ahead.floor(), metrics.MISS)
     return ranks.numpy(), candidates.totals.numpy(), target_scores[:, 0].numpy()
 
 
@@ -387,8 +405,12 @@ def _product_scores(state: NextState, product: Product, rows: Index, seen: Index
 
 def widened(k: int, filters: Sequence[ItemFilter | None]) -> int:
     """Return the number of choices to search for, so that about ``k`` of them are permitted."""
-    shares = [one.num_permitted / one.num_ids for one in filters if one is not None and one.few_ids is None]
-    return max(k, min(math.ceil(k / min(shares)), MAX_WIDENED)) if shares else k
+    fractions = [
+        item_filter.num_permitted / item_filter.num_ids
+        for item_filter in filters
+        if item_filter is not None and item_filter.few_ids is None
+    ]
+    return max(k, min(math.ceil(k / min(fractions)), MAX_WIDENED)) if fractions else k
 
 
 def index_items(state: NextState) -> None:
@@ -399,6 +421,7 @@ def index_items(state: NextState) -> None:
         return
     histories = _measured_histories(state)
     product = multiplied(state, Windows(histories, state.network.reach, last_only=True), np.arange(len(histories)))
+    # Cells and recent events are added exactly at answers, so they are not part of the index.
     product = product._replace(cells=None, lately=None)
     seen = np.zeros((len(histories), 0), np.int64)
     product_scores = _product_scores(state, product, np.arange(len(histories)), seen)
@@ -409,9 +432,10 @@ def index_items(state: NextState) -> None:
 
 def _measured_histories(state: NextState) -> Histories:
     """Return trained histories; where none are stored, of one item each, drawn by how often items occur."""
-    drawn = state.reservoir.draw(QUERIES, 0)
-    if len(drawn):
-        return drawn
+    histories = state.reservoir.draw(QUERIES, 0)
+    if len(histories):
+        return histories
     totals = state.counting["popularity"].totals.astype(np.float64)
+    # Without stored histories, single items by frequency stand in for queries.
     ids = np.random.default_rng(0).choice(len(totals), QUERIES, p=totals / totals.sum())
     return Histories(ids.astype(np.int32), np.arange(QUERIES + 1), state.vocabulary)

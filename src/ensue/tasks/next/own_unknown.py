@@ -28,10 +28,10 @@ from ensue.tasks.next.batch import Mask, Scores
 from ensue.tasks.next.item_filter import ItemFilter
 from ensue.vocabulary import UNKNOWN, Vocabulary
 
-FARTHEST = 100
-"""So many of the latest events are looked at."""
-MOST = 0.98
-"""All such values of a history have at most so much of the probability."""
+MAX_DISTANCE = 100
+"""Maximum distance of a candidate from the target, in events."""
+MAX_SHARE = 0.98
+"""Maximum probability of all unknown values of a history together."""
 
 
 class CandidateEntries(NamedTuple):
@@ -45,25 +45,31 @@ class CandidateEntries(NamedTuple):
     """The logarithm of its probability over that of all that the model knows; -inf where it is ruled out."""
 
     @classmethod
-    def of(cls, target: Index, value: Index, distance: Index, known: Mask, repeats: RepeatShares) -> CandidateEntries:
-        """Candidates by shares of distances, given all values of histories, ``known`` to the model or not."""
+    def of(
+        cls, target: Index, value: Index, distance: Index, is_known: Mask, repeats: RepeatShares
+    ) -> CandidateEntries:
+        """Return the candidates by their distances, given all values of histories and which of them the model knows."""
+        # Sort by target, then by distance: the candidates of a target are neighbours.
         order = np.lexsort((distance, target))
         target = target[order]
         value = value[order]
         distance = distance[order]
-        known = known[order]
+        is_known = is_known[order]
         lone, any_value = (repeats.shares(distance, lone=lone).astype(np.float64) for lone in (True, False))
         targets, which = np.unique(target, return_inverse=True)
-        own = np.bincount(which, lone * ~known, len(targets))
-        share = lone * np.minimum(1, MOST / np.maximum(own, MOST))[which]
-        left = 1 - np.minimum(own, MOST)
-        again = np.minimum(np.bincount(which, any_value * known, len(targets)), left)
-        others = again + (1 - repeats.novelty()) * (left - again)
-        odds = np.where(lone > 0, np.log(np.maximum(share, 1e-12) / others[which]), -np.inf)
-        return cls(target[~known], value[~known], odds[~known])
+        lone_mass = np.bincount(which, lone * ~is_known, len(targets))
+        # Shares are scaled down where they sum to more than MAX_SHARE.
+        share = lone * np.minimum(1, MAX_SHARE / np.maximum(lone_mass, MAX_SHARE))[which]
+        remaining = 1 - np.minimum(lone_mass, MAX_SHARE)
+        repeat_mass = np.minimum(np.bincount(which, any_value * is_known, len(targets)), remaining)
+        # The formula of the module: repeats of known values, and the part of the rest that is not new to all.
+        known_mass = repeat_mass + (1 - repeats.novelty()) * (remaining - repeat_mass)
+        odds = np.where(lone > 0, np.log(np.maximum(share, 1e-12) / known_mass[which]), -np.inf)
+        return cls(target[~is_known], value[~is_known], odds[~is_known])
 
     def of_targets(self, targets: Index) -> tuple[Index, Index]:
-        """Row and entry of each candidate of some targets."""
+        """Return the row and the entry of each candidate of some targets."""
+        # Targets are sorted: the candidates of one are between its left and right insertion points.
         low, high = (np.searchsorted(self.target, targets, side) for side in ("left", "right"))
         return np.repeat(np.arange(len(targets)), high - low), ranges(low, high - low)
 
@@ -75,19 +81,21 @@ class CandidateEntries(NamedTuple):
 
 
 class OwnUnknown(NamedTuple):
-    """Columns beside the catalogue, one for each candidate of a question."""
+    """Additional columns of scores, one for each candidate of a record."""
 
     odds: Scores
     """(questions, columns); -inf where a question has fewer."""
-    places: Index
+    positions: Index
     """(questions, columns) of the value in its record."""
 
     def permitted(self, records: Sequence[History], filters: Sequence[ItemFilter | None]) -> Mask:
         """Return (questions, columns) which of them the filter of each question permits."""
-        permitted = self.places >= 0
+        permitted = self.positions >= 0
         for row, column in np.argwhere(permitted).tolist():
             item_filter = filters[row]
-            permitted[row, column] = item_filter is None or records[row].values[self.places[row, column]] in item_filter
+            permitted[row, column] = (
+                item_filter is None or records[row].values[self.positions[row, column]] in item_filter
+            )
         return permitted
 
 
@@ -99,8 +107,9 @@ def of_targets(data: Histories, repeats: RepeatShares) -> CandidateEntries:
     owner = data.sequence_index()
     unknown = data.ids >= len(data.vocabulary)
     span, _, _ = spans(data, owner)
+    # Only histories with an unknown value are scored, since all others have no candidates.
     (events,) = np.nonzero((span > 0) & (np.bincount(owner, unknown, len(data)) > 0)[owner] & (data.ids != UNKNOWN))
-    lengths = np.minimum(span[events], FARTHEST)
+    lengths = np.minimum(span[events], MAX_DISTANCE)
     # An event at 5 that is the latest of its value up to 7 is a candidate at 6 and at 7: 1 and 2 away.
     distance = ranges(np.ones_like(lengths), lengths)
     event = np.repeat(events, lengths)
@@ -108,7 +117,7 @@ def of_targets(data: Histories, repeats: RepeatShares) -> CandidateEntries:
 
 
 def of_records(records: Sequence[History], unknown: Mask, repeats: RepeatShares, least: int = 0) -> OwnUnknown:
-    """Return what may come again after some records, for each the nearest first.
+    """Return the candidates of some records, the nearest first.
 
     Args:
         records: the questions.
@@ -117,39 +126,43 @@ def of_records(records: Sequence[History], unknown: Mask, repeats: RepeatShares,
         least: how many columns there are at least.
     """
     values = [value for record in records for value in record.values]
-    lengths = [len(one.values) for one in records]
+    lengths = [len(record.values) for record in records]
     stops = np.cumsum(lengths, dtype=np.int64)
     owner = np.repeat(np.arange(len(records)), lengths)
     names = Vocabulary(values)
+    # np.unique returns first occurrences; in reversed order these are the latest event of each value.
     _, latest = np.unique((owner * len(names) + names.ids(values))[::-1], return_index=True)
     event = len(values) - 1 - latest
     distance = stops[owner[event]] - event
-    event, distance = event[distance <= FARTHEST], distance[distance <= FARTHEST]
-    place = event - (stops - lengths)[owner[event]]
-    found = CandidateEntries.of(owner[event], place, distance, ~unknown[event], repeats)
-    column = np.arange(len(found.target)) - np.searchsorted(found.target, found.target)
+    event, distance = event[distance <= MAX_DISTANCE], distance[distance <= MAX_DISTANCE]
+    position = event - (stops - lengths)[owner[event]]
+    entries = CandidateEntries.of(owner[event], position, distance, ~unknown[event], repeats)
+    # Number the candidates of each record from 0: position minus the position of its first one.
+    column = np.arange(len(entries.target)) - np.searchsorted(entries.target, entries.target)
     odds = np.full((len(records), max(least, int(column.max(initial=-1)) + 1)), -np.inf, np.float32)
-    places = np.full(odds.shape, -1, np.int64)
-    odds[found.target, column] = found.odds
-    places[found.target, column] = found.value
-    return OwnUnknown(odds, places)
+    positions = np.full(odds.shape, -1, np.int64)
+    odds[entries.target, column] = entries.odds
+    positions[entries.target, column] = entries.value
+    return OwnUnknown(odds, positions)
 
 
-def without_event(record: History, place: int) -> History:
+def without_event(record: History, position: int) -> History:
     """Return a record without the event at a place."""
-    after = place + 1
-    values = record.values[:place] + record.values[after:]
-    return History(values, record.times[:place] + record.times[after:], record.id)
+    following = position + 1
+    values = record.values[:position] + record.values[following:]
+    return History(values, record.times[:position] + record.times[following:], record.id)
 
 
-def share_without(record: History, place: int, vocabulary: Vocabulary, repeats: RepeatShares) -> float:
+def share_without(record: History, position: int, vocabulary: Vocabulary, repeats: RepeatShares) -> float:
     """Return the probability of an unknown value of a record once the event at its place is gone.
 
     It is 0 where the value stands nowhere else. What the model knows of the record stays as it is.
     """
-    rest = without_event(record, place)
-    unknown = np.array([value not in vocabulary for value in rest.values], np.bool_)
-    candidates = of_records([rest], unknown, repeats)
+    shorter = without_event(record, position)
+    unknown = np.array([value not in vocabulary for value in shorter.values], np.bool_)
+    candidates = of_records([shorter], unknown, repeats)
     odds = np.exp(candidates.odds[0].astype(np.float64))
-    same = [at >= 0 and rest.values[at] == record.values[place] for at in candidates.places[0].tolist()]
+    same = [
+        index >= 0 and shorter.values[index] == record.values[position] for index in candidates.positions[0].tolist()
+    ]
     return float(odds[np.array(same, np.bool_)].sum() / (1 + odds.sum()))

@@ -110,7 +110,7 @@ class FittedNext:
 
     @property
     def memory(self) -> BlendMemory | CascadeStore | None:
-        """What an ensemble counts."""
+        """Memory of an ensemble."""
         return self.blend_memory if self.cascades is None else self.cascades
 
 
@@ -136,6 +136,7 @@ def shown(state: NextState) -> dict[str, object]:
 
 def files(state: NextState) -> Contents:
     """Return the files of the item index and of the item table, where there are any."""
+    # Written as tensors, because faiss trusts the bytes of its own format.
     index = {} if state.index is None else {item_index.FILE: TensorFile(state.index.arrays())}
     return {**index, **(state.known_items.contents() if state.known_items is not None else {})}
 
@@ -173,10 +174,10 @@ def stored_data(summary: Mapping[str, Any]) -> list[str]:
     sums = "item counts, transitions, lengths of sessions and pauses"
     shared = summary["facts"].get("min_users")
     if not (summary["schedule"] or summary["settings"]).get("replay", 1):
-        one = "including pairs that only one session has"
+        scope = "including pairs that only one session has"
         if shared:
-            one = f"only runs of events that at least {shared['threshold']} people share are"
-        return [f"- no single sessions: weights, and sums over all sessions ({sums}); {one}."]
+            scope = f"only runs of events that at least {shared['threshold']} people share are"
+        return [f"- no single sessions: weights, and sums over all sessions ({sums}); {scope}."]
     num = summary["facts"]["remembered"]
     lines = []
     if shared:
@@ -185,8 +186,8 @@ def stored_data(summary: Mapping[str, Any]) -> list[str]:
             "those; their times are those of single people."
         )
     if num:
-        many = plural(num, "past session")
-        what = f"{many} (the latest {LATEST} events of each: ids and times, no names)"
+        sessions = plural(num, "past session")
+        what = f"{sessions} (the latest {LATEST} events of each: ids and times, no names)"
         lines.append(f"- {what} in `baselines.safetensors`, replayed by updates.")
     lines.append(
         "- the latest sessions of each item, as sets of ids, for VS-kNN, and a 64-bit fingerprint of each session, to "
@@ -266,10 +267,10 @@ class NextPredictor(NextState):
             SettingError: the predictor is not trained.
         """
         self.require_data(data)
-        found = forget.forget(self, data, id_list(values, "values"))
+        forgotten = forget.forget(self, data, id_list(values, "values"))
         if self.index is not None:
             self.index_items()
-        return found
+        return forgotten
 
     def add_values(self, values: Iterable[str]) -> None:
         """Give new values ids, rows and counts of 0, so that histories that hold them can be encoded and learned."""
@@ -288,8 +289,8 @@ class NextPredictor(NextState):
         """
         if self.known_items is None:
             raise SettingError("the model has no item features; fit it with --items")
-        known = self.known_items
-        update.add_items(self, KnownItems(known.items.merge(items), known.encoder, known.embeddings))
+        known_items = self.known_items
+        update.add_items(self, KnownItems(known_items.items.merge(items), known_items.encoder, known_items.embeddings))
         self.learned()
 
     def similar(self, values: Collection[str], k: int = 10) -> list[list[Choice]]:
@@ -299,14 +300,15 @@ class NextPredictor(NextState):
             SettingError: the model has no network, or a value is not in the training data.
         """
         require_k(k)
-        known = list(id_list(values, "values"))
+        names = list(id_list(values, "values"))
         tables = [module for module in module_of(self.network).modules() if isinstance(module, item_head.ItemTable)]
         if not tables:
             raise SettingError(f"{self.model_name} has no vectors of items; fit a network, such as --model core")
-        ids = [self.vocabulary.id(value) for value in known]
+        ids = [self.vocabulary.id(value) for value in names]
         if UNKNOWN in ids:
-            raise SettingError(f"{quoted(known[ids.index(UNKNOWN)])} is not an item of the model")
+            raise SettingError(f"{quoted(names[ids.index(UNKNOWN)])} is not an item of the model")
         vectors = tables[0].weight.detach().cpu().numpy()
+        # Unit vectors, so that products are cosines.
         vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
         # (values, ids); neither ids without an item nor the value itself is an answer
         cosines = vectors[ids] @ vectors.T
@@ -437,6 +439,7 @@ class NextPredictor(NextState):
                 delays = tuple(estimate.delay[row].tolist()) if timed else ()
                 foreseen = Foreseen(answer.choices, float(estimate.stop[row]), delays)
                 forecasts[row] = replace(forecasts[row], steps=(*forecasts[row].steps, foreseen))
+                # The likeliest value at the median delay becomes the next event of the history.
                 latest = record.times[-1] if record.times else 0.0
                 times = (*record.times, latest + delays[1]) if delays else ()
                 values = (*record.values, answer.choices[0].value)
@@ -445,16 +448,17 @@ class NextPredictor(NextState):
 
     def _stops_and_delays(self, records: Sequence[History]) -> StopDelayEstimate:
         """Return counted estimates of all records; RMTPP computes the delays from its own density."""
+        # Estimates need times; those of untimed records are not used.
         timed = [record if record.times else History(record.values, (0.0,) * len(record.values)) for record in records]
         estimate = self.length_delay.estimate(Histories.of(timed))
         network = self.network
         if not isinstance(network, TimesNext):
             return estimate
-        known = Histories.of(timed, self.vocabulary)
-        known = known.keep(known.ids >= FIRST)
-        filled = np.flatnonzero(known.lengths)
+        histories = Histories.of(timed, self.vocabulary)
+        histories = histories.keep(histories.ids >= FIRST)
+        filled = np.flatnonzero(histories.lengths)
         if len(filled):
-            windows = Windows(known.select(filled), self.network.reach, last_only=True)
+            windows = Windows(histories.select(filled), self.network.reach, last_only=True)
             batch = windows.batch(np.arange(len(filled))).to(self.device)
             evaluating(self.network)
             with torch.no_grad():
@@ -464,7 +468,7 @@ class NextPredictor(NextState):
         return estimate
 
     def explain(self, records: Sequence[History], k: int = 3) -> list[Explanation]:
-        """What the model leaned on inside each record: weights between its events, and a deletion test.
+        """Explain each record: attention weights between its events, and a deletion test.
 
         A history longer than the model's reach is explained by the latest events that can matter.
         """

@@ -25,7 +25,7 @@ from ensue.metrics import Floats
 from ensue.tasks.next.baselines.counting import logarithm
 from ensue.tasks.next.batch import Scores
 from ensue.tasks.next.dataset import Windows, draw_negatives, hide_seen
-from ensue.tasks.next.infer import CELLS, LEAST, SOME, catalogue_scores, scores
+from ensue.tasks.next.infer import CELLS, MIN_SCORED, NUMBERS_PER_CANDIDATE, catalogue_scores, scores
 from ensue.tasks.next.model import NextModel
 from ensue.tasks.next.own_unknown import CandidateEntries, of_targets
 from ensue.tasks.next.state import NextState
@@ -86,11 +86,11 @@ def target_ranks(
         state=state,
         module=module,
         data=data,
-        known=data.keep(in_vocabulary),
+        known_histories=data.keep(in_vocabulary),
         events=np.flatnonzero(in_vocabulary),
         num_known_before=np.concatenate([[0], np.cumsum(in_vocabulary)]),
         first_scored=data.offsets[:-1] + (1 if context is None else np.maximum(context, 1)),
-        own=None if repeats is None else of_targets(data, repeats),
+        own_unknown=None if repeats is None else of_targets(data, repeats),
         exclusion=exclusion,
         sampled=sampled,
         best=best,
@@ -110,11 +110,11 @@ class _Ranker:
         state: of the predictor.
         module: its model, or one of its baselines.
         data: in the ids of the vocabulary; UNKNOWN and ids from ``len(vocabulary)`` on are unknown events.
-        known: the same histories without their unknown events.
+        known_histories: the same histories without their unknown events.
         events: (known events,) the index of each in ``data``.
         num_known_before: (events + 1,) how many known events come before each event of ``data``.
         first_scored: (histories,) the first event of each that may be a target.
-        own: unknown events of the histories that are candidates, ``None`` where none are.
+        own_unknown: unknown events of the histories that are candidates, ``None`` where none are.
         exclusion: which events of the history are ruled out.
         sampled: how many candidates are drawn; 0 for all.
         best: takes the best items at each target, if they are asked for.
@@ -124,11 +124,11 @@ class _Ranker:
     state: NextState
     module: NextModel
     data: Histories
-    known: Histories
+    known_histories: Histories
     events: Index
     num_known_before: Index
     first_scored: Index
-    own: CandidateEntries | None
+    own_unknown: CandidateEntries | None
     exclusion: Exclusion
     sampled: int
     best: BestItems | None
@@ -136,12 +136,14 @@ class _Ranker:
 
     def after_known(self) -> Iterator[Chunk]:
         """Rank known targets that follow a known event."""
+        # Positions among all events become positions among known events.
         start = self.num_known_before[self.data.offsets[:-1]]
         context = self.num_known_before[np.minimum(self.first_scored, self.data.offsets[1:])] - start
-        windows = Windows(self.known, self.module.reach, context=context)
-        size = len(self.state.vocabulary) if self.index is None else SOME * self.index.facts.candidates
-        for group in windows.groups(max(1, CELLS // max(size, LEAST))):
+        windows = Windows(self.known_histories, self.module.reach, context=context)
+        size = len(self.state.vocabulary) if self.index is None else NUMBERS_PER_CANDIDATE * self.index.facts.candidates
+        for group in windows.groups(max(1, CELLS // max(size, MIN_SCORED))):
             positions = windows.positions(group)
+            # A target is the event after its position among the known events.
             events = self.events[positions + 1]
             if self.index is not None:
                 ranks, totals, target_scores = nearest.approximate_ranks(
@@ -150,31 +152,33 @@ class _Ranker:
                 yield events, ranks + self._num_own_ahead(events, totals, target_scores)
                 continue
             output, targets = scores(self.state, windows, group, self.module)
-            shown = hide_seen(output.scores, self.known, positions, self.exclusion)
-            yield events, self._exact(shown, targets, events, positions)
+            masked_scores = hide_seen(output.scores, self.known_histories, positions, self.exclusion)
+            yield events, self._exact(masked_scores, targets, events, positions)
 
     def after_unknown(self) -> Iterator[Chunk]:
         """Rank known targets that follow no known event, by popularity as ``predict`` does."""
         owner = self.data.sequence_index()[self.events]
+        # A known event is the first of its history if no known event of the history is before it.
         first_known = self.num_known_before[self.data.offsets[:-1]][owner] == np.arange(len(self.events))
         (positions,) = np.nonzero(first_known & (self.events >= self.first_scored[owner]))
         popular = logarithm(self.state.counting["popularity"].shares())
-        size = max(1, CELLS // max(len(popular), LEAST))
+        size = max(1, CELLS // max(len(popular), MIN_SCORED))
         for low in range(0, len(positions), size):
             chunk = positions[low : low + size]
             events = self.events[chunk]
             targets = self.data.ids[events].astype(np.int64)
-            shown = np.broadcast_to(popular, (len(chunk), len(popular)))
-            yield events, self._exact(shown, targets, events, chunk - 1)
+            popularity_scores = np.broadcast_to(popular, (len(chunk), len(popular)))
+            yield events, self._exact(popularity_scores, targets, events, chunk - 1)
 
     def unknown(self) -> Iterator[Chunk]:
         """Rank targets that the vocabulary lacks and their own history holds already."""
-        if self.own is None:
+        if self.own_unknown is None:
             return
-        is_target = self.data.ids[self.own.target] == self.own.value
-        is_target &= self.own.target >= self.first_scored[self.data.sequence_index()[self.own.target]]
-        events, odds = self.own.target[is_target], self.own.odds[is_target]
-        size = max(1, CELLS // max(len(self.state.vocabulary), LEAST))
+        is_target = self.data.ids[self.own_unknown.target] == self.own_unknown.value
+        is_target &= self.own_unknown.target >= self.first_scored[self.data.sequence_index()[self.own_unknown.target]]
+        events = self.own_unknown.target[is_target]
+        odds = self.own_unknown.odds[is_target]
+        size = max(1, CELLS // max(len(self.state.vocabulary), MIN_SCORED))
         for low in range(0, len(events), size):
             chunk = slice(low, low + size)
             past = self._known_before(events[chunk])
@@ -182,56 +186,60 @@ class _Ranker:
             totals = log_totals(item_scores)
             own_scores = totals + odds[chunk]
             # The target's own score is the last column.
-            shown = np.concatenate([item_scores, own_scores[:, None]], axis=1, dtype=np.float32)
+            all_scores = np.concatenate([item_scores, own_scores[:, None]], axis=1, dtype=np.float32)
             column = np.full(len(past), item_scores.shape[1])
             if self.sampled:
                 negatives = draw_negatives(column, events[chunk], len(self.state.vocabulary), self.sampled)
-                ranks = metrics.sampled_ranks(shown, column, negatives)
+                ranks = metrics.sampled_ranks(all_scores, column, negatives)
             else:
-                others = self.own.ahead(events[chunk], totals, own_scores) - 1
-                ranks = metrics.ranks(shown, column) + others
+                # The target is one of these candidates and is not ahead of itself.
+                num_ahead = self.own_unknown.ahead(events[chunk], totals, own_scores) - 1
+                ranks = metrics.ranks(all_scores, column) + num_ahead
             yield events[chunk], np.where(own_scores == -np.inf, metrics.MISS, ranks)
 
-    def _exact(self, shown: Scores, targets: Index, events: Index, positions: Index) -> Floats:
+    def _exact(self, masked_scores: Scores, targets: Index, events: Index, positions: Index) -> Floats:
         """Return ranks by scores of the whole catalogue, (targets,).
 
         Args:
-            shown: (targets, ids) scores, -inf where an id is ruled out.
+            masked_scores: (targets, ids) scores, -inf where an id is ruled out.
             targets: (targets,) ids.
             events: (targets,) where they are in the data.
             positions: (targets,) where the events before them are in the known events; sampled candidates depend on it.
         """
-        target_scores = np.take_along_axis(shown, targets[:, None], 1)[:, 0]
+        target_scores = np.take_along_axis(masked_scores, targets[:, None], 1)[:, 0]
         if self.best is not None:
-            self.best.fill(events, shown)
+            self.best.fill(events, masked_scores)
         if self.sampled:
             negatives = draw_negatives(targets, positions, len(self.state.vocabulary), self.sampled)
-            ranks = metrics.sampled_ranks(shown, targets, negatives)
+            ranks = metrics.sampled_ranks(masked_scores, targets, negatives)
         else:
-            ranks = metrics.ranks(shown, targets)
-            if self.own is not None:
+            ranks = metrics.ranks(masked_scores, targets)
+            if self.own_unknown is not None:
+                # Log totals are computed only where unknown candidates need them.
                 totals = np.zeros(len(targets), np.float32)
-                (rows,) = np.nonzero(np.isin(events, self.own.target))
+                (rows,) = np.nonzero(np.isin(events, self.own_unknown.target))
                 if len(rows):
-                    totals[rows] = log_totals(shown[rows])
+                    totals[rows] = log_totals(masked_scores[rows])
                 ranks += self._num_own_ahead(events, totals, target_scores)
         return np.where(target_scores == -np.inf, metrics.MISS, ranks)
 
     def _num_own_ahead(self, events: Index, totals: Scores, target_scores: Scores) -> Index:
         """Return how many unknown events of each target's own history score at least as much as it does, (targets,)."""
-        ahead = np.zeros(len(target_scores), np.int64)
-        if self.own is not None:
-            (rows,) = np.nonzero(np.isin(events, self.own.target))
-            ahead[rows] = self.own.ahead(events[rows], totals[rows], target_scores[rows])
-        return ahead
+        num_ahead = np.zeros(len(target_scores), np.int64)
+        if self.own_unknown is not None:
+            (rows,) = np.nonzero(np.isin(events, self.own_unknown.target))
+            num_ahead[rows] = self.own_unknown.ahead(events[rows], totals[rows], target_scores[rows])
+        return num_ahead
 
     def _known_before(self, events: Index) -> Histories:
-        """The known events before each of some events, as far back as the model reads."""
+        """Return the known events before each of some events, as far back as the model reads."""
         history = self.data.sequence_index()[events]
         stops = self.num_known_before[events]
-        starts = self.known.offsets[history]
+        starts = self.known_histories.offsets[history]
         if self.module.reach is not None:
             starts = np.maximum(starts, stops - self.module.reach - 1)
-        chosen = ranges(starts, stops - starts)
-        times = self.known.times[chosen] if self.known.timed else self.known.times
-        return Histories(self.known.ids[chosen], offsets_of(stops - starts), self.known.vocabulary, times)
+        index = ranges(starts, stops - starts)
+        times = self.known_histories.times[index] if self.known_histories.timed else self.known_histories.times
+        return Histories(
+            self.known_histories.ids[index], offsets_of(stops - starts), self.known_histories.vocabulary, times
+        )

@@ -40,7 +40,7 @@ _DIVERSIFY = re.compile(r"(?:(mmr)|calibrated:(.+))=(0(?:\.\d+)?|1(?:\.0+)?|\.\d
 
 
 class Reranker:
-    """Chooses the items of an answer among candidates.
+    """Selection of the items of an answer among candidates.
 
     Args:
         max_per: columns, each with the number of items that an answer may have of one of its values.
@@ -88,26 +88,28 @@ class Reranker:
             return [*islice(in_order, k)]
         is_open = np.ones(len(ids), np.bool_)
         low, high = (scores.min(), scores.max()) if len(scores) else (0.0, 0.0)
+        # Scale scores to [0, 1], so that the weight means the same for every session.
         relevance = (1 - self.weight) * (scores - low) / max(high - low, 1e-12)
         similarity = self.similarity.of_all(ids, ids) if self.similarity is not None else None
-        p, parts = self._parts(ids, session)
-        chosen: list[int] = []
+        p, fractions = self._fractions(ids, session)
+        selected: list[int] = []
         penalty = np.zeros(len(ids))
         total = np.zeros(len(p))
-        while len(chosen) < k and is_open.any():
+        while len(selected) < k and is_open.any():
             if len(p):
                 # (candidates, values) of the column, were each candidate added to the chosen items
-                q = (1 - SMOOTHING) * (total + parts) / (len(chosen) + 1) + SMOOTHING * p
+                q = (1 - SMOOTHING) * (total + fractions) / (len(selected) + 1) + SMOOTHING * p
                 penalty = (p * np.log(p / q)).sum(1)
             best = int(np.where(is_open, relevance - self.weight * penalty, -np.inf).argmax())
             is_open[best] = False
             if not self._takes(int(ids[best]), counts):
                 continue
-            chosen.append(best)
+            selected.append(best)
             if similarity is not None:
+                # The highest similarity to any selected item, updated by the latest one.
                 penalty = np.maximum(penalty, similarity[best])
-            total = total + parts[best]
-        return chosen
+            total = total + fractions[best]
+        return selected
 
     def _takes(self, id: int, counts: Sequence[Counter[str]]) -> bool:
         """Return whether an item stays within the limits of its values, and count these if it does."""
@@ -118,7 +120,7 @@ class Reranker:
             count.update(of)
         return True
 
-    def _parts(self, ids: Index, session: Ids) -> tuple[Floats, Floats]:
+    def _fractions(self, ids: Index, session: Ids) -> tuple[Floats, Floats]:
         """Return (values,) fractions among the items of the session, and (candidates, values) those of each item."""
         number: dict[str, int] = {}
         for id in session.tolist():
@@ -126,15 +128,16 @@ class Reranker:
                 number.setdefault(value, len(number))
         if not number:
             return np.zeros(0), np.zeros((len(ids), 0))
-        both = np.concatenate([session, ids])
-        parts = np.zeros((len(both), len(number)))
-        for row, id in enumerate(both.tolist()):
+        all_ids = np.concatenate([session, ids])
+        fractions = np.zeros((len(all_ids), len(number)))
+        for row, id in enumerate(all_ids.tolist()):
             values = self.values.get(id, [])
             for value in values:
                 if value in number:
-                    parts[row, number[value]] = 1 / len(values)
-        of_session = parts[: len(session)].sum(0)
-        return of_session / of_session.sum(), parts[len(session) :]
+                    # An item with several values counts once in all; values that the session lacks are ignored.
+                    fractions[row, number[value]] = 1 / len(values)
+        of_session = fractions[: len(session)].sum(0)
+        return of_session / of_session.sum(), fractions[len(session) :]
 
 
 def rerank(
@@ -149,13 +152,14 @@ def rerank(
         sessions: the ids of the events of each.
         k: number of items.
     """
-    best_ids, best_scores = ids[:, :k].copy(), scores[:, :k].copy()
+    best_ids = ids[:, :k].copy()
+    best_scores = scores[:, :k].copy()
     for row, reranker in enumerate(rerankers):
         if reranker is not None:
             permitted = scores[row] > -np.inf
             candidate_scores = scores[row][permitted].astype(np.float64)
-            chosen = reranker.positions(ids[row][permitted], candidate_scores, sessions[row], k)
+            selected = reranker.positions(ids[row][permitted], candidate_scores, sessions[row], k)
             best_scores[row] = -np.inf
-            best_ids[row, : len(chosen)] = ids[row][permitted][chosen]
-            best_scores[row, : len(chosen)] = scores[row][permitted][chosen]
+            best_ids[row, : len(selected)] = ids[row][permitted][selected]
+            best_scores[row, : len(selected)] = scores[row][permitted][selected]
     return best_ids, best_scores

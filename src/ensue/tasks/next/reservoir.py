@@ -78,6 +78,7 @@ class Reservoir:
         keys = np.concatenate([self.keys, self._new_keys(len(candidates))])
         self.num_seen += len(candidates)
         if len(keys) > self.size:
+            # The smallest keys stay; sorted indices keep the order of arrival.
             selected = np.sort(np.argpartition(keys, self.size - 1)[: self.size])
         else:
             selected = np.arange(len(keys))
@@ -101,12 +102,12 @@ class Reservoir:
 
     def part(self, num: int, seed: int) -> tuple[Histories, Reservoir]:
         """Return a sample as :meth:`draw` does, and a reservoir of the others; this one is unchanged."""
-        drawn = self._drawn(num, seed)
-        rest = copy(self)
+        indices = self._drawn(num, seed)
+        remaining = copy(self)
         mask = np.ones(len(self), np.bool_)
-        mask[drawn] = False
-        rest.keep(mask)
-        return self.histories.select(drawn), rest
+        mask[indices] = False
+        remaining.keep(mask)
+        return self.histories.select(indices), remaining
 
     def _store(self, histories: Histories, keys: npt.NDArray[np.uint64]) -> None:
         self.ids = histories.ids
@@ -115,6 +116,7 @@ class Reservoir:
         self.keys = keys
 
     def _new_keys(self, num: int) -> npt.NDArray[np.uint64]:
+        # A counter-based generator: the key of a history depends on the seed and its number alone.
         stream = scrambled(np.array([self.seed], np.uint64))
         return scrambled(stream + np.arange(self.num_seen, self.num_seen + num).astype(np.uint64))
 

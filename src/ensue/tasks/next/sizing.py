@@ -32,7 +32,7 @@ _GROUPS = Path("/sys/fs/cgroup")
 
 
 def training_bytes(make: Callable[[int], nn.Module], num_ids: int, *, least: int) -> int:
-    """Bytes of weights, gradients and Adam's moments of a network for so many ids, and of a copy of its largest table.
+    """Return the bytes of weights, gradients and Adam's moments of a network, and of a copy of its largest table.
 
     The network is never made: two small ones, with an id between them, tell what an id costs. A table that is learned
     by the rows that are touched has no gradient as large as itself; the copy is what a table becomes to rank by it.
@@ -47,36 +47,45 @@ def training_bytes(make: Callable[[int], nn.Module], num_ids: int, *, least: int
     sparse = optimizers.by_row(larger)
     total = 0
     tables = [0]
-    for (_, few), (_, more) in zip(small.named_parameters(), larger.named_parameters(), strict=True):
-        size = (few.numel() + (num_ids - least) * (more.numel() - few.numel())) * more.element_size()
-        total += size * (3 if more in sparse else 4)
-        tables.append(size * (more.numel() > few.numel()))
-    for (_, fewer), (_, buffer) in zip(small.named_buffers(), larger.named_buffers(), strict=True):
-        total += (fewer.numel() + (num_ids - least) * (buffer.numel() - fewer.numel())) * buffer.element_size()
+    for (_, small_parameter), (_, larger_parameter) in zip(
+        small.named_parameters(), larger.named_parameters(), strict=True
+    ):
+        # Sizes are linear in the number of ids: the difference of the two networks is the cost of one id.
+        size = (
+            small_parameter.numel() + (num_ids - least) * (larger_parameter.numel() - small_parameter.numel())
+        ) * larger_parameter.element_size()
+        # Weights and two moments; a dense gradient is a fourth table.
+        total += size * (3 if larger_parameter in sparse else 4)
+        tables.append(size * (larger_parameter.numel() > small_parameter.numel()))
+    for (_, small_buffer), (_, larger_buffer) in zip(small.named_buffers(), larger.named_buffers(), strict=True):
+        total += (
+            small_buffer.numel() + (num_ids - least) * (larger_buffer.numel() - small_buffer.numel())
+        ) * larger_buffer.element_size()
     return total + max(tables)
 
 
 def free_bytes(device: torch.device) -> int | None:
-    """What this process may still take: of a GPU, or of the machine and of the control group that it runs in.
+    """Return the free memory of the GPU, or of the machine and the control group of this process, in bytes.
 
     ``None`` where the system does not tell.
     """
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
-    found = []
+    limits = []
     with suppress(OSError, ValueError, StopIteration):
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-        found.append(1024 * int(next(line for line in lines if line.startswith("MemAvailable:")).split()[1]))
+        limits.append(1024 * int(next(line for line in lines if line.startswith("MemAvailable:")).split()[1]))
     with suppress(OSError, ValueError):  # "max", or no such files: no bound of a group
         limit, used = (int((_GROUPS / name).read_text(encoding="ascii")) for name in ("memory.max", "memory.current"))
         cached = (_GROUPS / "memory.stat").read_text(encoding="ascii").split()
+        # Inactive file pages are reclaimed before the limit is hit, so they count as free.
         inactive = int(cached[cached.index("inactive_file") + 1])
-        found.append(limit - used + inactive)
-    return min(found) if found else None
+        limits.append(limit - used + inactive)
+    return min(limits) if limits else None
 
 
 def ranks_here() -> int:
-    """Processes of this training on this machine, as ``torchrun`` tells them."""
+    """Return the number of processes of this training on this machine, set by ``torchrun``."""
     return int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
 
 
@@ -92,7 +101,7 @@ T = TypeVar("T")
 
 
 def fitted_loss(settings: T, num_values: int) -> T:
-    """The settings for so many values: where the loss is left to them it is sampled above ``LARGE``."""
+    """Return the settings for a catalogue size: an automatic loss becomes sampled softmax above ``LARGE``."""
     if isinstance(settings, SoftmaxSettings) and settings.loss == AUTO and num_values > LARGE:
         return replace(settings, loss=SAMPLED)
     return settings
@@ -105,7 +114,7 @@ COPIES = 4
 
 
 def choose_losses(state: NextState) -> None:
-    """Of every model that may be chosen, the loss for this catalogue, where none was set by hand."""
+    """Set the loss of every candidate model for this catalogue, unless it was set by hand."""
     num_values = len(state.vocabulary) - FIRST
     state.candidates = {
         name: (fitted_loss(settings, num_values), schedule) for name, (settings, schedule) in state.stated.items()
@@ -115,7 +124,7 @@ def choose_losses(state: NextState) -> None:
 
 
 def lines(state: NextState) -> Iterator[str]:
-    """What is to be said of a training on this catalogue; nothing of a small one.
+    """Yield messages about loss and memory of a training on this catalogue; none for a small one.
 
     Raises:
         SettingError: it cannot fit into memory.

@@ -32,17 +32,17 @@ else:
 Measure = Literal["first", "followed", "credit"]
 MEASURES: tuple[Measure, ...] = ("first", "followed", "credit")
 RESAMPLES = 1000
-FEW = 5000
-"""A person of more cascades gets the interval that the resamples would have in the limit, the normal one."""
+MAX_RESAMPLED = 5000
+"""Users with more cascades get the normal interval, which is the limit of the bootstrap."""
 GROUP = 2000
-"""Events looked at together."""
-DRAWN = 40
-"""Events of the cascade that is drawn, at most."""
+"""Events per batch."""
+MAX_EXPLAINED = 40
+"""Maximum number of events of the cascade that is plotted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A sum over cascades, and the middle 95 % of it over cascades drawn anew."""
+    """A sum over cascades, and its 95 % bootstrap interval over cascades."""
 
     total: float
     low: float
@@ -51,16 +51,15 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spreader:
-    """One person.
+    """A user of cascades and their measures.
 
     Attributes:
-        value: the person.
-        cascades: in how many they take part.
-        first: how many they begin.
-        followed: how many others come after them, over all cascades.
-        credit: what later events leaned on them, of 1 that each event shares out among the earlier ones; ``None``
-            without a model.
-        times_even: that, over what they would have if each event leaned on all earlier ones alike.
+        value: the user.
+        cascades: number of cascades that they take part in.
+        first: number of cascades that they begin.
+        followed: number of other users after them, over all cascades.
+        credit: attributions that they receive, where each later event gives 1 in all; ``None`` without a model.
+        times_even: credit, divided by the credit under equal attention to all earlier events.
     """
 
     value: str
@@ -71,7 +70,7 @@ class Spreader:
     times_even: float | None = None
 
     def to_dict(self) -> dict[str, object]:
-        """Plain values; what no model said is left out."""
+        """Return plain values; measures that need a model are left out without one."""
         return {name: value for name, value in asdict(self).items() if value is not None}
 
 
@@ -100,55 +99,59 @@ def spreaders(
     cascade = histories.sequence_index()
     shape = (int(histories.ids.max(initial=0)) + 1, max(len(histories), 1))
 
-    def table(amounts: Floats, chosen: Index) -> sparse.csr_array:
-        rows = histories.ids[chosen]
-        columns = cascade[chosen]
+    def table(amounts: Floats, events: Index) -> sparse.csr_array:
+        rows = histories.ids[events]
+        columns = cascade[events]
         return sparse.csr_array((amounts, (rows, columns)), shape=shape)  # what comes twice is summed
 
-    place = np.arange(len(histories.ids)) - histories.offsets[cascade]
+    position = np.arange(len(histories.ids)) - histories.offsets[cascade]
+    # A (user, cascade) pair as one number.
     pair = histories.ids.astype(np.int64) * shape[1] + cascade
     once = np.sort(np.unique(pair, return_index=True)[1])  # each person's first event of each cascade
     people = np.bincount(cascade[once], minlength=shape[1])
-    before = np.arange(len(once)) - (np.cumsum(people) - people)[cascade[once]]  # how many people came earlier
+    num_before = np.arange(len(once)) - (np.cumsum(people) - people)[cascade[once]]  # how many people came earlier
     tables = {
-        "first": table((place[once] == 0).astype(float), once),
-        "followed": table((people[cascade[once]] - 1 - before).astype(float), once),
+        "first": table((position[once] == 0).astype(float), once),
+        "followed": table((people[cascade[once]] - 1 - num_before).astype(float), once),
     }
     even = np.zeros(shape[0])
     if leaned is not None:
         tables["credit"] = table(leaned, np.arange(len(leaned)))
         np.add.at(even, histories.ids, _even(histories))
-    totals = {name: np.asarray(own.sum(axis=1)).ravel() for name, own in tables.items()}
-    taken = np.bincount(histories.ids[once], minlength=shape[0])
-    order = np.lexsort((-taken, -totals[by]))[:top]
+    totals = {name: np.asarray(matrix.sum(axis=1)).ravel() for name, matrix in tables.items()}
+    num_cascades = np.bincount(histories.ids[once], minlength=shape[0])
+    # By the measure, then by the number of cascades; lexsort takes the last key first.
+    order = np.lexsort((-num_cascades, -totals[by]))[:top]
     random = np.random.default_rng(seed)
-    found = []
-    for person in order[taken[order] > 0].tolist():
-        own = {name: _estimate(one[[person]].data, random) for name, one in tables.items()}
+    ranking = []
+    for person in order[num_cascades[order] > 0].tolist():
+        matrix = {name: _estimate(matrix[[person]].data, random) for name, matrix in tables.items()}
         times = float(totals["credit"][person] / even[person]) if leaned is not None and even[person] else None
         value = histories.vocabulary.value(person)
-        count = int(taken[person])
-        found.append(Spreader(value=value, cascades=count, times_even=times, **own))
-    return found
+        count = int(num_cascades[person])
+        ranking.append(Spreader(value=value, cascades=count, times_even=times, **matrix))
+    return ranking
 
 
 def _even(histories: Histories) -> Floats:
-    """(events,) what each event would have if every later one leaned on all before it alike.
+    """Return what each event would receive if every later one attended to all earlier ones equally, (events,).
 
     Of a cascade of 4 events: 1 + 1/2 + 1/3, then 1/2 + 1/3, then 1/3, then 0.
     """
     longest = int(histories.lengths.max(initial=0))
+    # An event at position p receives 1/(p+1) + ... + 1/(n-1): a difference of harmonic numbers.
     harmonic = np.concatenate([[0.0], np.cumsum(1 / np.arange(1, max(longest, 1) + 1))])
     cascade = histories.sequence_index()
-    place = np.arange(len(histories.ids)) - histories.offsets[cascade]
-    even: Floats = harmonic[histories.lengths[cascade] - 1] - harmonic[place]
+    position = np.arange(len(histories.ids)) - histories.offsets[cascade]
+    even: Floats = harmonic[histories.lengths[cascade] - 1] - harmonic[position]
     return even
 
 
 def _estimate(amounts: Floats, random: np.random.Generator) -> Estimate:
-    """A sum over cascades, each drawn anew as often as a Poisson number of mean 1 says (the bootstrap's limit)."""
+    """Return a sum over cascades with its interval by a Poisson bootstrap: each cascade is drawn Poisson(1) times."""
     total = float(amounts.sum())
-    if len(amounts) > FEW:
+    if len(amounts) > MAX_RESAMPLED:
+        # The standard deviation of a Poisson-weighted sum is the root of the sum of squares.
         spread = 1.96 * float(np.sqrt((amounts**2).sum()))
         return Estimate(total, max(0.0, total - spread), total + spread)
     draws = random.poisson(1.0, (RESAMPLES, len(amounts))) @ amounts if len(amounts) else np.zeros(RESAMPLES)
@@ -172,14 +175,15 @@ def leaned_on(predictor: NextPredictor, histories: Histories) -> Floats:
     histories = histories.select(histories.lengths > 0)  # none of their events goes
     read = _read(predictor, histories)
     windows = Windows(read, predictor.network.reach)
-    found = np.zeros(len(read.ids))
+    received = np.zeros(len(read.ids))
     for index in windows.groups(GROUP):
         batch = windows.batch(index)
         shares = _shares(predictor, windows, index) * batch.target_mask[:, :, None]
         inside = batch.mask
-        where = (windows.starts[index][:, None] + np.arange(inside.shape[1]))[inside]
-        found += np.bincount(where, shares.sum(1, dtype=np.float64)[inside], len(found))
-    return np.delete(found, read.offsets[1:] - 1) if read is not histories else found
+        # (batch, time) positions of the events of each window; padding is dropped by the mask.
+        event_index = (windows.starts[index][:, None] + np.arange(inside.shape[1]))[inside]
+        received += np.bincount(event_index, shares.sum(1, dtype=np.float64)[inside], len(received))
+    return np.delete(received, read.offsets[1:] - 1) if read is not histories else received
 
 
 def _read(predictor: NextPredictor, histories: Histories) -> Histories:
@@ -190,20 +194,22 @@ def _read(predictor: NextPredictor, histories: Histories) -> Histories:
     """
     if not isinstance(predictor.network, Credits):
         return histories
-    every = np.arange(len(histories.ids))
-    again = np.insert(every, histories.offsets[1:], histories.offsets[1:] - 1)
+    events = np.arange(len(histories.ids))
+    # Repeat the last event of each cascade; offsets grow by one per cascade.
+    repeated = np.insert(events, histories.offsets[1:], histories.offsets[1:] - 1)
     offsets = histories.offsets + np.arange(len(histories) + 1)
-    times = histories.times[again] if histories.timed else histories.times
-    return replace(histories, ids=histories.ids[again], offsets=offsets, times=times)
+    times = histories.times[repeated] if histories.timed else histories.times
+    return replace(histories, ids=histories.ids[repeated], offsets=offsets, times=times)
 
 
 def _shares(predictor: NextPredictor, windows: Windows, index: Index) -> Scores:
-    """(batch, time, earlier) what was leaned on the earlier events at each target step: rows of sum 1, or 0."""
+    """Return the attributions to earlier events at each target step, (batch, time, earlier): rows sum to 1, or to 0."""
     network = predictor.network
     if isinstance(network, Credits):
         evaluating(predictor.network)
         with torch.no_grad():
             raised = network.credit(windows.batch(index).to(predictor.device)).float().cpu().numpy()
+        # Only earlier events can have raised the score of an event.
         raised = np.tril(raised, -1)
     else:
         raised = np.tril(predictor.scores(windows, index)[0].weights[-1])
@@ -213,23 +219,23 @@ def _shares(predictor: NextPredictor, windows: Windows, index: Index) -> Scores:
 
 
 def drawn_cascade(predictor: NextPredictor, histories: Histories) -> Explanation | None:
-    """One cascade with what each of its events leaned on: the longest of ``DRAWN`` events at most; ``None`` of none.
+    """Return the attributions within the longest cascade of at most ``MAX_EXPLAINED`` events, or ``None``.
 
     Args:
         predictor: trained.
         histories: cascades in its vocabulary, without unknown values.
     """
-    lengths = np.where(histories.lengths <= DRAWN, histories.lengths, 0)
+    lengths = np.where(histories.lengths <= MAX_EXPLAINED, histories.lengths, 0)
     if lengths.max(initial=0) < 2:
         return None
-    one = histories.select(np.array([int(lengths.argmax())]))
-    windows = Windows(_read(predictor, one), None)
+    cascade = histories.select(np.array([int(lengths.argmax())]))
+    windows = Windows(_read(predictor, cascade), None)
     shares = _shares(predictor, windows, np.arange(1))[0]
-    size = len(one.ids)
+    size = len(cascade.ids)
     rows = np.zeros((size, size))
     if isinstance(predictor.network, Credits):
         rows += shares[:size, :size]
     else:  # what the answer after an event leaned on is what the next event did
         rows[1:, :-1] = shares
-    record = one.record(0)
+    record = cascade.record(0)
     return Explanation(record.values, record.times, tuple(map(tuple, rows.tolist())), (), Answer(()))

@@ -43,7 +43,7 @@ else:
 
 @dataclass(kw_only=True)
 class NextMetadata(SharedMetadata):
-    """What a model of task ``next`` learned."""
+    """Metadata of a model of task ``next``."""
 
     sequences: Count
     """Histories."""
@@ -62,7 +62,7 @@ class NextMetadata(SharedMetadata):
     timed: bool
     """Whether events have times."""
     chosen: str = ""
-    """Why ``best`` is a counting row, where it is."""
+    """Reason why ``best`` selected a baseline, if it did."""
     members: dict[str, float] | None = None
     """The weight of each member of an ensemble."""
     training: dict[str, int] | None = None
@@ -96,9 +96,10 @@ class NextState(State[NextModel]):
         """Take the settings of a model; nothing is trained yet."""
         MODELS.require(model, "best")
         names = BEST if model == "best" else (model,)
-        own = (part for name in names for part in MODELS[name][1:])
-        *parts, self.shared = changed(by_hand(settings), *own, SHARED)
-        self.stated = {name: (parts[2 * at], parts[2 * at + 1]) for at, name in enumerate(names)}
+        defaults = (default for name in names for default in MODELS[name][1:])
+        # Settings and schedule of each model alternate: 2 * at and 2 * at + 1.
+        *configured, self.shared = changed(by_hand(settings), *defaults, SHARED)
+        self.stated = {name: (configured[2 * at], configured[2 * at + 1]) for at, name in enumerate(names)}
         """The models that may be chosen from, each with its settings and schedule, as they were set."""
         self.candidates = dict(self.stated)
         """The same as they are for the catalogue that is learned."""
@@ -146,10 +147,10 @@ class NextState(State[NextModel]):
 
     def repeat_shares(self, exclusion: Exclusion = Exclusion.NONE) -> RepeatShares | None:
         """Return how often values come again, by distance; ``None`` where none does, or none may be an answer."""
-        own = self.counting.get("own-items")
-        if not isinstance(own, OwnItems) or not self.metadata.repeats or exclusion is Exclusion.SEEN:
+        own_items = self.counting.get("own-items")
+        if not isinstance(own_items, OwnItems) or not self.metadata.repeats or exclusion is Exclusion.SEEN:
             return None
-        return own.repeats.without_latest() if exclusion is Exclusion.LAST else own.repeats
+        return own_items.repeats.without_latest() if exclusion is Exclusion.LAST else own_items.repeats
 
     def filters_of(self, requests: Sequence[Rules]) -> list[ItemFilter | None]:
         """Return the filter of each request; ``None`` where all items may be answers.
@@ -163,9 +164,10 @@ class NextState(State[NextModel]):
     def item_similarity(self) -> ItemSimilarity:
         """Return the similarity of items; it is computed again once something was learned."""
         sources = self.vocabulary, self.known_items, self.counting["cooccurrence"]
+        # The identities of its sources tell whether the cached similarity is still valid.
         if self._similarity is None or self._similarity[0] != (len(self.vocabulary), *map(id, sources)):
-            made: ItemSimilarity = named("ensue.tasks.next.item_similarity:ItemSimilarity")(*sources)
-            self._similarity = (len(self.vocabulary), *map(id, sources)), made
+            similarity: ItemSimilarity = named("ensue.tasks.next.item_similarity:ItemSimilarity")(*sources)
+            self._similarity = (len(self.vocabulary), *map(id, sources)), similarity
         return self._similarity[1]
 
     def exclusion(self, exclude_seen: bool | None) -> Exclusion:
@@ -180,9 +182,10 @@ class NextState(State[NextModel]):
         self.settings, self.schedule = self.candidates[name]
 
     def select_baseline(self, name: str) -> None:
-        """Be a counting model; what may stay of single histories stays as it was set."""
+        """Select a baseline; the setting that forbids storing single histories is kept."""
         replay = int(self.keeps_histories)
-        self.model_name, (_, settings, self.schedule) = name, MODELS[name]
+        self.model_name = name
+        _, settings, self.schedule = MODELS[name]
         self.settings = replace(settings, replay=replay) if isinstance(settings, CountingSettings) else settings
         self.optimizer = self.seconds_an_epoch = None
 
@@ -196,7 +199,7 @@ class NextState(State[NextModel]):
         return network
 
     def new_baseline(self, name: str) -> Baseline:
-        """A counting model that has counted nothing, on the CPU."""
+        """Return an empty baseline, on the CPU."""
         row = MODELS[name]
         settings = self.settings if name == self.model_name else row.settings
         with memory_for(f"{name} with these settings"):
@@ -210,7 +213,7 @@ class NextState(State[NextModel]):
         return is_large and isinstance(self.network, Multiplies) and self.device.type == "cpu" and has_faiss()
 
     def learned(self) -> None:
-        """Something was: what the index keeps of the network is no longer so."""
+        """Drop caches that depend on the network, after it was trained."""
         self._similarity = None
         if self.index is not None:
             self.index.clear_cache()

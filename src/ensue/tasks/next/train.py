@@ -58,7 +58,7 @@ EVALUATION_SAMPLE = 30_000
 """Events at most of the held-out histories that a check ranks: a ranking of all costs as much as learning them."""
 CHECKED_SCORES = 3 * 10**9
 LEAST_CHECKED = 1_000
-"""Scores that a check makes at most, so above 100,000 items it ranks fewer events, and the lowest number of these."""
+"""Maximum number of scores of a check (above 100,000 items it ranks fewer events), and minimum number of events."""
 
 MIN_NEGATIVES = 512
 NEGATIVES_PER_TARGET = 8
@@ -93,6 +93,7 @@ def split(state: NextState, data: Histories, valid: Histories | None) -> Split[H
         return Split(train, None)
     refit = state.schedule.refit
     if valid is None:
+        # Dated sessions are split by time, as they will be in use.
         earlier, held_out, rule = hold_out(train, by_time=dated(train))
         if dated(train) and len(held_out.ids) > EVALUATION_SAMPLE:
             # A predictor is asked for what comes next: what ranks news best within hours does not a day later.
@@ -123,6 +124,7 @@ def train(
     baseline_gains: dict[str, Floats] = {}
     trained: dict[str, _Candidate] = {}
     if len(state.candidates) > 1:
+        # All candidates and baselines rank the same sample, so that differences can be tested.
         sample = _evaluation_sample(split.valid.encode(state.vocabulary, drop_unknown=True), len(state.vocabulary))
         count_baselines(state, split.train)
         baseline_gains = {name: _gains(state, sample, name) for name in state.counting}
@@ -199,13 +201,13 @@ def _known_items(state: NextState, data: Histories) -> KnownItems | None:
     if all(schedule is None for _, schedule in state.candidates.values()):
         raise SettingError(f"items: {state.model_name} counts ids and uses no features; leave the item table out")
     trained = {data.vocabulary.values[id - FIRST] for id in np.unique(data.ids).tolist() if id >= FIRST}
-    known = items.ids.is_in(list(trained))
-    if not known.any():
+    is_trained = items.ids.is_in(list(trained))
+    if not is_trained.any():
         raise DataError(
             f"items: none of the {len(items):,} items is in the training data; the table has "
             f"{quoted(items.ids[0])}, the data {quoted(min(trained))}"
         )
-    return KnownItems(items, FeatureEncoder.fit(items, known, vectors, encoder), {})
+    return KnownItems(items, FeatureEncoder.fit(items, is_trained, vectors, encoder), {})
 
 
 def _continues(state: NextState) -> bool:
@@ -251,7 +253,7 @@ def learn_values(state: NextState, data: Histories, *, continues: bool = False) 
 
 
 def count_baselines(state: NextState, data: Histories) -> None:
-    """Count what stands beside the model in a table of figures, once a fit; of several ranks the first one alone."""
+    """Count the baselines that are reported next to the model; of several processes only the first one counts."""
     if rank_and_size()[0] == 0:
         data = data.encode(state.vocabulary, drop_unknown=True)
         for name in state.baselines:
@@ -281,11 +283,12 @@ class _Candidate(NamedTuple):
 
 
 def _gains(state: NextState, sample: Histories, counting: str | None = None) -> Floats:
-    """(targets,) reciprocal ranks in order of the targets, by a counting row if named; only the first rank has them."""
+    """Return reciprocal ranks, (targets,), by a baseline if one is named; empty on all processes but the first."""
     if rank_and_size()[0]:
         return np.empty(0)
-    rank, _, place = target_ranks(state, sample, exclusion=state.metadata.ruled_out, counting=counting)
-    return metrics.reciprocal_rank(rank[np.argsort(place)])
+    rank, _, events = target_ranks(state, sample, exclusion=state.metadata.ruled_out, counting=counting)
+    # Ranks arrive in the order of scoring; sorting by event pairs those of different models.
+    return metrics.reciprocal_rank(rank[np.argsort(events)])
 
 
 def _is_ahead(gains: Floats, baseline_gains: Mapping[str, Floats], sample: Histories) -> bool:
@@ -317,6 +320,7 @@ def _select_best(
         state.metadata.validation_mrr = validation_mrr
         state.metadata.chosen = f"{baseline}, the best baseline: no network was trained without PyTorch"
         return
+    # Networks other than the cascade blend come first; it has to lead the best of them.
     best = max(trained, key=lambda name: (name != CASCADES, mrr[name]))
     if best != CASCADES and CASCADES in trained:
         cascades_lead = share(rank_and_size()[0] == 0 and _leads(gains[CASCADES] - gains[best], sample))
@@ -333,6 +337,8 @@ def _select_best(
 def _leads(differences: Floats, sample: Histories) -> bool:
     """Return whether the mean of (targets,) differences is at least one standard error; it is if all are 0."""
     is_target = np.diff(sample.sequence_index(), prepend=-1) == 0  # every event but the first of a session
+    # Clustered standard error: deviations are summed within sessions, because targets of a session depend on each
+    # other.
     sums = np.bincount(sample.sequence_index()[is_target], differences - differences.mean(), len(sample))
     return bool(differences.mean() >= np.sqrt((sums**2).sum()) / len(differences))
 
@@ -360,26 +366,27 @@ def train_once(
         state.optimizer = state.new_optimizer()
     network = state.network
     state.count_negatives()
-    parts = [part.encode(state.vocabulary, drop_unknown=True) for part in (data, valid) if part is not None]
-    for part, where in zip(parts, ("training data", "validation data"), strict=False):
-        require_targets(part, where)
-    windows = Windows(parts[0], network.reach)
-    sample = _evaluation_sample(parts[-1], len(state.vocabulary))
+    datasets = [dataset.encode(state.vocabulary, drop_unknown=True) for dataset in (data, valid) if dataset is not None]
+    for dataset, name in zip(datasets, ("training data", "validation data"), strict=False):
+        require_targets(dataset, name)
+    windows = Windows(datasets[0], network.reach)
+    sample = _evaluation_sample(datasets[-1], len(state.vocabulary))
     schedule = state.schedule.fitted(len(windows), windows.targets)
     if like is not None and like.training is not None:
         schedule = replace(state.schedule.sized(like.training["batch_size"]), epochs=like.epochs)
     if continues:
         rate = CONTINUED_RATE * schedule.learning_rate
         schedule = replace(schedule, epochs=CONTINUED_EPOCHS, learning_rate=rate)
+    # Average number of targets of a batch.
     _limit_negatives(network, schedule.batch_size * windows.targets // len(windows))
     arrays: list[npt.NDArray[np.generic]] = [
-        column for part in parts for column in (part.ids, part.offsets, part.times)
+        column for dataset in datasets for column in (dataset.ids, dataset.offsets, dataset.times)
     ]
     # On a large log the network is worth its time, and to try it without costs as much as a tenth of an epoch.
     is_small = schedule.batch_size < state.schedule.batch_size
     is_behind = None
     if valid is not None and is_small and state.keeps_histories and isinstance(network, CountsToo):
-        is_behind = partial(_adds_nothing, network, *parts)
+        is_behind = partial(_adds_nothing, network, *datasets)
     trained = Trained(best_epoch=0, seconds_an_epoch=0.0, improving=False, steps=0)
     if not (continues and isinstance(network, CountsToo) and network.idle):
         trained = yield from train_network(
@@ -396,7 +403,7 @@ def train_once(
             is_behind=is_behind,
         )
     if isinstance(network, Finishes) and state.keeps_histories:
-        network.finish(parts[0], parts[1] if valid is not None else None, earlier)
+        network.finish(datasets[0], datasets[1] if valid is not None else None, earlier)
         state.metadata.members = network.members
     warm_up = schedule.rising(schedule.epochs * -(-len(windows) // schedule.batch_size))
     state.metadata.epochs = trained.best_epoch
@@ -445,6 +452,7 @@ def _evaluation_sample(valid: Histories, num_ids: int = 1) -> Histories:
 
 def _of_about(data: Histories, order: Index, events: int) -> Histories:
     """Return as many leading histories of an order as contain a number of events, in their original order."""
+    # The first prefix of the order that has at least this number of events.
     enough = int(np.searchsorted(np.cumsum(data.lengths[order]), events)) + 1
     return data.select(np.sort(order[:enough]))
 
@@ -460,13 +468,14 @@ def mean_reciprocal_rank(state: NextState, valid: Histories, counting: str | Non
         counting: a baseline to use instead of the model.
     """
     rank, world = rank_and_size()
+    # Each process ranks every world-th history; the mean is taken over all of them.
     shard = valid.select(np.arange(rank, len(valid), world)) if world > 1 else valid
     ranks, *_ = target_ranks(state, shard, exclusion=state.metadata.ruled_out, counting=counting)
     return mean_over_ranks(metrics.reciprocal_rank(ranks))
 
 
 def _monitored(state: NextState, valid: Histories) -> float:
-    """The figure that early stopping looks at."""
+    """Return the metric that early stopping monitors."""
     assert state.schedule is not None
     if state.schedule.monitor == "loss":
         return loop.mean_loss(module_of(state.network), Windows(valid, state.network.reach))
@@ -474,6 +483,6 @@ def _monitored(state: NextState, valid: Histories) -> float:
 
 
 def _minimum_useful(state: NextState, valid: Histories) -> float:
-    """An MRR half as good again as popularity's, or less where that is good already: more than chance, hardly more."""
+    """Return the MRR below which a network hardly beats popularity: 1.5 times its MRR, less if that is high."""
     popular = mean_reciprocal_rank(state, valid, "popularity")
     return popular * (1 + (1 - popular) / 2)

@@ -14,7 +14,7 @@ from ensue.errors import DataError
 from ensue.lines import plural
 from ensue.tasks.next.settings import SharedSettings
 
-COUNTED = "sessions; all sessions of one user count as one"
+USER_UNIT = "sessions; all sessions of one user count as one"
 """Unit of the k-anonymity threshold."""
 MIN_REPEAT_SHARE = 0.05
 MIN_IMMEDIATE_REPEAT_SHARE = 0.2
@@ -63,7 +63,7 @@ class LeftOut:
         return (
             f"min_users {self.threshold}: left out {plural(self.values, 'item')} ({plural(self.events, 'event')}) and "
             f"{plural(self.steps, 'transition')} that fewer than {self.threshold} of {self.people:,} users share "
-            f"(users are {COUNTED})"
+            f"(users are {USER_UNIT})"
         )
 
 
@@ -88,8 +88,8 @@ def shared_part(histories: Histories, min_users: int, where: str) -> Histories:
     runs = shared_runs(histories, min_users)
     if not len(runs) or runs.lengths.max() < 2:
         raise DataError(
-            f"{where}: no two consecutive events are shared by {min_users} users (users are {COUNTED}), so nothing may "
-            "be used for training; give a longer log, or lower --min-users (min_users)"
+            f"{where}: no two consecutive events are shared by {min_users} users (users are {USER_UNIT}), so nothing "
+            "may be used for training; give a longer log, or lower --min-users (min_users)"
         )
     return runs
 
@@ -127,6 +127,7 @@ def repeat_shares(histories: Histories) -> tuple[float, float]:
         histories: in ids of any vocabulary.
     """
     num_targets = int(np.maximum(histories.lengths - 1, 0).sum())
+    # A (history, item) pair as one number; every duplicate is a repeat.
     pairs = histories.sequence_index() << 32 | histories.ids
     num_repeats = len(pairs) - len(distinct_numbers(pairs))
     num_immediate = count_neighbours(histories, histories.ids[1:] == histories.ids[:-1])
@@ -165,10 +166,11 @@ def count_neighbours(histories: Histories, holds: npt.NDArray[np.bool_]) -> int:
 
 
 def fingerprints(histories: Histories) -> npt.NDArray[np.uint64]:
-    """(histories,) a 64-bit number each, equal for equal sequences of values: a sum over (position, value) hashes."""
+    """Return a 64-bit hash per history, (histories,), equal for equal sequences: a sum of (position, value) hashes."""
     owners = histories.sequence_index()
     positions = np.arange(len(histories.ids)) - histories.offsets[owners]
     mixed = scrambled((positions << 32 | histories.ids).astype(np.uint64))
+    # Sums modulo 2^64 per history, as differences of cumulative sums.
     ends = np.concatenate([np.zeros(1, np.uint64), np.cumsum(mixed, dtype=np.uint64)])
     prints: npt.NDArray[np.uint64] = ends[histories.offsets[1:]] - ends[histories.offsets[:-1]]
     return prints

@@ -40,26 +40,26 @@ class Compared:
         if not self.steps:
             return "true edges: no event has earlier users both with and without an edge to it"
         shares = (100 * count / self.steps for count in (self.strongest, self.chance, self.latest))
-        found, chance, latest = (f"{share:.1f} %" for share in shares)
+        matched, chance, latest = (f"{share:.1f} %" for share in shares)
         return (
-            f"true edges: {self.strongest} of {plural(self.steps, 'event')} attended most to a true source ({found}; "
+            f"true edges: {self.strongest} of {plural(self.steps, 'event')} attended most to a true source ({matched}; "
             f"random earlier user {chance}, latest user {latest})"
         )
 
 
 def true_pairs(explanation: Explanation, edges: Collection[tuple[str, str]]) -> list[tuple[int, int]]:
-    """Places (from, to) in the history of the true edges between its events, from an earlier one to a later one."""
+    """Return the positions (from, to) of the true edges between events of a history, the earlier event first."""
     values = explanation.values
     return [(low, high) for high in range(len(values)) for low in range(high) if (values[low], values[high]) in edges]
 
 
 def compare(explanation: Explanation, edges: Collection[tuple[str, str]]) -> Compared:
-    """One history; nothing is counted where the model weighs nothing between events."""
+    """Return the comparison for one history; it is empty if the model has no weights between events."""
     pairs = set(true_pairs(explanation, edges))
-    found = Compared()
+    total = Compared()
     for event, weights in enumerate(explanation.dependency):
         true = [(earlier, event) in pairs for earlier in range(event)]
         if any(true) and not all(true):
             strongest = max(range(event), key=weights.__getitem__)
-            found += Compared(1, int(true[strongest]), sum(true) / event, int(true[-1]))
-    return found
+            total += Compared(1, int(true[strongest]), sum(true) / event, int(true[-1]))
+    return total

@@ -39,7 +39,7 @@ else:
     loop = lazy("ensue.training.loop")
 
 BLOCK = 4096
-"""Rows of new ids are drawn for so many ids at a time, each such block from a seed of its own."""
+"""Rows of new ids are drawn in blocks of this size, each from a separate seed."""
 SPARE = 8
 """A table that has to grow gets room for one part in this many more, so that it is seldom copied."""
 
@@ -62,10 +62,11 @@ def add_values(state: NextState, values: Iterable[str]) -> None:
     if isinstance(network, Remembers):
         network.memory = network.memory.grow(num_ids)
     while old < num_ids:
-        block, place = divmod(old, BLOCK)
+        # The rows of an id depend only on its block and the seed, not on the order of arrival.
+        block, offset = divmod(old, BLOCK)
         stop = min(num_ids, (block + 1) * BLOCK)
         for name, rows in new_rows(state, block).items():
-            _lengthen(state, name, rows[place : place + stop - old])
+            _lengthen(state, name, rows[offset : offset + stop - old])
         old = stop
     for module in module_of(network).modules():
         if isinstance(module, nn.Embedding):
@@ -85,6 +86,7 @@ def add_items(state: NextState, known: KnownItems) -> None:
     if state.schedule is None:
         return
     ids = np.array([state.vocabulary.id(item) for item in known.items.ids])
+    # Items with events keep their trained rows; only those without get computed ones.
     is_new = state.counting["popularity"].totals[ids] == 0
     tokens = [torch.from_numpy(cells) for cells in known.encoder.encode(known.items.filter(pl.Series(is_new)))]
     parameters = dict(module_of(state.network).named_parameters())
@@ -95,12 +97,13 @@ def add_items(state: NextState, known: KnownItems) -> None:
 
 
 def new_rows(state: NextState, block: int) -> dict[str, Tensor]:
-    """Rows for a block of ids, by the name of the tensor, as ``grow`` gives them to a network of one value."""
+    """Return the rows of a block of ids by the name of their tensor, as ``grow`` initialises them."""
     if state.new_rows is None or state.new_rows[0] != block:
         seeds = np.random.SeedSequence([state.seed, block]).generate_state(1, np.uint64)
         torch.manual_seed(int(seeds[0] >> np.uint64(1)))
-        least: NextModel = MODELS[state.model_name].make(state.settings, FIRST + 1)
-        old, grown = (module_of(model).state_dict() for model in (least, least.grow(FIRST + 1 + BLOCK)))
+        smallest: NextModel = MODELS[state.model_name].make(state.settings, FIRST + 1)
+        old, grown = (module_of(model).state_dict() for model in (smallest, smallest.grow(FIRST + 1 + BLOCK)))
+        # Tensors whose shape depends on the number of ids have one row per id.
         longer = {name for name in grown if grown[name].shape != old[name].shape}
         state.new_rows = (block, {name: grown[name][FIRST + 1 :].to(state.device) for name in longer})
     return state.new_rows[1]
@@ -126,15 +129,16 @@ def _lengthen(state: NextState, name: str, rows: Tensor) -> None:
 
 
 def _longer(tensor: Tensor, rows: Tensor) -> Tensor:
-    """The tensor with more rows; its memory is kept as long as there is room, with some to spare when there is not."""
+    """Return the tensor with more rows, in place while its memory suffices; else it is reallocated with spare room."""
     if not tensor.untyped_storage().resizable():  # it stands in the model folder
         tensor = tensor.clone()
     old = len(tensor)
-    rest = tensor.shape[1:]
+    row_shape = tensor.shape[1:]
     num = old + len(rows)
-    if tensor.untyped_storage().nbytes() < num * rest.numel() * tensor.element_size():
-        tensor.resize_((num + num // SPARE, *rest))
-    tensor.resize_((num, *rest))
+    if tensor.untyped_storage().nbytes() < num * row_shape.numel() * tensor.element_size():
+        # Reserve more rows than needed, so that the next ids need no copy.
+        tensor.resize_((num + num // SPARE, *row_shape))
+    tensor.resize_((num, *row_shape))
     tensor[old:] = rows
     return tensor
 

@@ -71,16 +71,16 @@ class BERT4Rec(ItemNetwork):
         lengths = steps - starts + 1
         # Row i holds the events starts[i] to steps[i] of its history, then the mask.
         columns = torch.arange(int(lengths.max()) + 1 if len(lengths) else 1, device=rows.device)
-        places = (starts[:, None] + columns).clamp(max=batch.ids.shape[1] - 1)
+        positions = (starts[:, None] + columns).clamp(max=batch.ids.shape[1] - 1)
         is_event = columns < lengths[:, None]
         is_mask = columns == lengths[:, None]
-        ids = batch.ids[rows[:, None], places].masked_fill(~is_event, PADDING)
+        ids = batch.ids[rows[:, None], positions].masked_fill(~is_event, PADDING)
         states, weights = self.read(ids, is_event | is_mask, is_mask)
         attributions = weights.new_zeros(batch.mask.shape + batch.mask.shape[1:])
         if weights.numel():
             # The weight of the mask itself, which is no event, is left out; columns beyond a row's events add 0.
             weights = weights[is_mask] * is_event
-            attributions.index_put_((rows[:, None], steps[:, None], places), weights, accumulate=True)
+            attributions.index_put_((rows[:, None], steps[:, None], positions), weights, accumulate=True)
             attributions /= attributions.sum(-1, keepdim=True).clamp(min=torch.finfo(attributions.dtype).tiny)
         return states[is_mask], attributions
 
@@ -119,8 +119,8 @@ class BERT4Rec(ItemNetwork):
         last_targets = following_ids(batch).gather(1, lengths - 1)
         ids = functional.pad(batch.ids, (0, 1)).scatter(1, lengths, last_targets)
         mask = torch.arange(ids.shape[1], device=ids.device) < lengths + (last_targets != PADDING)
-        whole = Batch(ids, mask, torch.zeros_like(ids), mask, batch.targets[:0])
-        pieces, _, _ = cut(whole, self.settings.max_length, shared=True)
+        extended = Batch(ids, mask, torch.zeros_like(ids), mask, batch.targets[:0])
+        pieces, _, _ = cut(extended, self.settings.max_length, shared=True)
         draws = torch.rand(pieces.ids.shape, device=ids.device)
         is_masked = (draws < self.settings.mask_fraction) & pieces.mask
         # Rows without a masked event, and a fraction of all, mask the last event alone.

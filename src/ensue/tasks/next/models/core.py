@@ -116,9 +116,9 @@ class CORE(ItemNetwork):
         latest = self.lately[:first, :1]
         if float(latest.sum()) > 0:
             mean = functional.normalize((latest * functional.normalize(self.items.weight[:first], dim=1)).sum(0), dim=0)
-            own = self.items.weight.data[first:]
-            placed = functional.normalize(mean + functional.normalize(own, dim=1), dim=1)
-            own.copy_(placed * own.norm(dim=1, keepdim=True))
+            weights = self.items.weight.data[first:]
+            placed = functional.normalize(mean + functional.normalize(weights, dim=1), dim=1)
+            weights.copy_(placed * weights.norm(dim=1, keepdim=True))
 
     def observe(self, ids: Tensor, times: Tensor) -> None:
         """Count a few events of a stream, (events,) each, once they are learned: what was counted before fades.
@@ -142,7 +142,7 @@ class CORE(ItemNetwork):
         shape = (*vectors.shape[:2], self.settings.heads, -1)
         normed = self.before(vectors)
         queries, keys, values = (
-            part(normed).view(shape).transpose(1, 2) for part in (self.query, self.key, self.value)
+            linear(normed).view(shape).transpose(1, 2) for linear in (self.query, self.key, self.value)
         )
         scores = queries @ keys.transpose(-1, -2) / queries.shape[-1] ** 0.5 + self.by_distance[:-1, distance]
         heads = masked_softmax(scores, visible[:, None]) @ values
@@ -198,9 +198,9 @@ class CORE(ItemNetwork):
         return len(batch.ids) <= MAX_QUERIES and inference and not batch.ids.is_cuda
 
     def _packed(self) -> FusedCORE:
-        before = [self.query, self.key, self.value]
-        after = [self.asking, self.answering]
-        linears = before, [self.joined], [self.wide], [self.narrow], after
+        attention_inputs = [self.query, self.key, self.value]
+        pooling = [self.asking, self.answering]
+        linears = attention_inputs, [self.joined], [self.wide], [self.narrow], pooling
         return FusedCORE(self.items.weight, (self.before, self.after), linears, self.by_distance)
 
     def _shortened(self) -> ShortItems | None:
@@ -271,16 +271,18 @@ class FusedCORE:
         for name, layers in zip(names[2:], linears[2:], strict=True):
             tensors[f"{name}_bias"] = torch.cat([layer.bias for layer in layers])
         norm_tensors = [tensor for norm in norms for tensor in (norm.weight, norm.bias)]
-        every = (*tensors.values(), *norm_tensors)
-        self.plain = is_float32_on_cpu(*every) and all(tensor.is_contiguous() for tensor in every)
+        all_tensors = (*tensors.values(), *norm_tensors)
+        self.plain = is_float32_on_cpu(*all_tensors) and all(tensor.is_contiguous() for tensor in all_tensors)
         if not self.plain:
             return
-        before, after = (
+        attention_norm, feed_forward_norm = (
             kernels.prepare("Norm", weight=norm.weight, bias=norm.bias, eps=norm.eps, dim=items.shape[1])
             for norm in norms
         )
         heads = len(by_distance) - 1
-        self.prepared = kernels.prepare("sessions", **tensors, before=before, after=after, heads=heads)
+        self.prepared = kernels.prepare(
+            "sessions", **tensors, before=attention_norm, after=feed_forward_norm, heads=heads
+        )
 
     def suits(self, batch: Batch) -> bool:
         """Return whether the compiled pass takes these sessions, and is the faster one."""

@@ -148,29 +148,29 @@ class CYANRNN(ItemNetwork):
         lengths = (mask * torch.arange(1, time + 1, device=mask.device)).amax(1)
         order = lengths.argsort(descending=True, stable=True)
         inputs_by_step = (self.align_key(states), self.cover_key(states), states, self.decode_input(inputs), mask)
-        parts = tuple(part[order] for part in inputs_by_step)
+        sorted_inputs = tuple(tensor[order] for tensor in inputs_by_step)
         decoded = torch.zeros_like(states[:, 0])
         past = states.new_zeros(size, 0, self.settings.coverage + 1)
         begin = 0
         stages = [states.new_zeros(size, 0, 2 * dim + time)]
         for end in sorted(set(lengths.tolist()) - {0}):  # whoever is over is followed no further
             active = int((lengths >= end).sum())
-            here = tuple(part[:active, :end] for part in parts)
-            rows, decoded, past = self._follow(here, decoded[:active], past[:active], begin)
+            step_inputs = tuple(tensor[:active, :end] for tensor in sorted_inputs)
+            rows, decoded, past = self._follow(step_inputs, decoded[:active], past[:active], begin)
             stages.append(functional.pad(rows, (0, time - end, 0, 0, 0, size - active)))
             begin = end
         stages.append(states.new_zeros(size, time - begin, 2 * dim + time))
-        whole = torch.cat(stages, dim=1)[order.argsort()]
-        all_decoded, all_summed, all_weights = torch.split(whole, [dim, dim, time], dim=2)
+        all_steps = torch.cat(stages, dim=1)[order.argsort()]
+        all_decoded, all_summed, all_weights = torch.split(all_steps, [dim, dim, time], dim=2)
         return all_decoded, all_summed, all_weights
 
     def _follow(
-        self, parts: tuple[Tensor, ...], decoded: Tensor, past: Tensor, begin: int
+        self, step_inputs: tuple[Tensor, ...], decoded: Tensor, past: Tensor, begin: int
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Some steps of cascades that are all so long.
 
         Args:
-            parts: (batch, end, …) keys of alignment and coverage, the encoder's states, what is read, the mask.
+            step_inputs: (batch, end, …) keys of alignment and coverage, the encoder's states, what is read, the mask.
             decoded: (batch, dim) the decoder's state so far.
             past: (batch, begin, coverage + 1) coverage and weights of the step before.
             begin: the first of the steps.
@@ -178,7 +178,7 @@ class CYANRNN(ItemNetwork):
         Returns:
             (batch, end - begin, 2 x dim + end) state, what was looked at, and weights; the state and ``past`` to go on.
         """
-        keys, cover_keys, states, own, mask = parts
+        keys, cover_keys, states, inputs, mask = step_inputs
         from_state = torch.cat([self.align_state.weight, self.cover_state.weight, self.decode_state.weight])
         from_past = torch.cat([self.cover_last.weight, self.cover_weight.weight], dim=1)
         sizes = [self.settings.dim, self.settings.coverage, self.settings.dim]
@@ -186,14 +186,14 @@ class CYANRNN(ItemNetwork):
         rows = []
         for step in range(begin, end):
             seen = slice(step + 1)
-            query, cover_query, kept = torch.split(functional.linear(decoded, from_state), sizes, dim=1)
+            query, cover_query, from_decoded = torch.split(functional.linear(decoded, from_state), sizes, dim=1)
             # The event of this step was never looked at: its coverage and its weight so far are 0.
             past = functional.pad(past, (0, 0, 0, 1))
             covered = torch.sigmoid(functional.linear(past, from_past) + cover_keys[:, seen] + cover_query[:, None])
             scores = alignment_scores(query, keys[:, seen], covered, self.align_covered.weight, self.align.weight[0])
             weights = masked_softmax(scores, mask[:, seen])
             summed = (weights[:, None, :] @ states[:, seen])[:, 0]
-            decoded = torch.sigmoid(own[:, step] + kept + self.decode_context(summed))
+            decoded = torch.sigmoid(inputs[:, step] + from_decoded + self.decode_context(summed))
             past = torch.cat([covered, weights[:, :, None]], dim=2)
             rows.append(torch.cat([decoded, summed, functional.pad(weights, (0, end - 1 - step))], dim=1))
         return torch.stack(rows, dim=1), decoded, past

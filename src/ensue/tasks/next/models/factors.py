@@ -106,12 +106,12 @@ class FPMC(ItemNetwork):
     def loss(self, batch: Batch) -> Tensor:
         """Return the pairwise criterion, a mean over pairs, plus the L2 of the factors that a target touches."""
         sessions, _ = self.encode(batch)
-        drawn = self.items.sampler.draw(len(sessions), self.settings.negatives)
+        negative_ids = self.items.sampler.draw(len(sessions), self.settings.negatives)
         target = self.items(batch.targets)
-        negatives = self.items(drawn)
-        apart = (sessions * target).sum(1, keepdim=True) - (negatives @ sessions[:, :, None])[:, :, 0]
-        pairs = (drawn != batch.targets[:, None]).to(apart.dtype)
-        criterion = -(functional.logsigmoid(apart) * pairs).sum() / pairs.sum().clamp(min=1)
+        negatives = self.items(negative_ids)
+        differences = (sessions * target).sum(1, keepdim=True) - (negatives @ sessions[:, :, None])[:, :, 0]
+        pairs = (negative_ids != batch.targets[:, None]).to(differences.dtype)
+        criterion = -(functional.logsigmoid(differences) * pairs).sum() / pairs.sum().clamp(min=1)
         touched = sessions.square().sum(1) + target.square().sum(1) + negatives.square().sum(2).mean(1)
         loss: Tensor = criterion + self.settings.regularisation / 2 * touched.mean()
         return loss

@@ -41,22 +41,22 @@ from ensue.tasks.next.network import ItemNetwork
 from ensue.tasks.next.settings import GRU4RecSettings
 
 
-def bpr_max(target: Tensor, others: Tensor, hidden: Tensor, regularisation: float) -> Tensor:
+def bpr_max(target: Tensor, negative: Tensor, hidden: Tensor, regularisation: float) -> Tensor:
     """BPR-max: -ln sum_j s_j sigmoid(target - other_j) + regularisation * sum_j s_j other_j^2, s = softmax(others).
 
     Args:
         target: (targets, 1) scores of what came.
-        others: (targets, negatives) scores of what was drawn.
+        negative: (targets, negatives) scores of what was drawn.
         hidden: (targets, negatives) True where a negative is none, for it is the target; left out.
         regularisation: weight of the squared scores.
 
     Returns:
         The mean over targets; one without negatives counts 0.
     """
-    target, others = functional.elu(target), functional.elu(others)
-    shares = others.masked_fill(hidden, torch.finfo(others.dtype).min).log_softmax(1)
-    pairs = (shares + functional.logsigmoid(target - others)).masked_fill(hidden, torch.finfo(others.dtype).min)
-    squares = (shares.exp() * others.square()).masked_fill(hidden, 0.0).sum(1)
+    target, negative = functional.elu(target), functional.elu(negative)
+    shares = negative.masked_fill(hidden, torch.finfo(negative.dtype).min).log_softmax(1)
+    pairs = (shares + functional.logsigmoid(target - negative)).masked_fill(hidden, torch.finfo(negative.dtype).min)
+    squares = (shares.exp() * negative.square()).masked_fill(hidden, 0.0).sum(1)
     return (regularisation * squares - pairs.logsumexp(1)).masked_fill(hidden.all(1), 0.0).mean()
 
 
@@ -101,13 +101,13 @@ class GRU4Rec(ItemNetwork):
         if settings.loss == "ce" and not self.training:
             return item_loss(sessions, self.items.rows(ALL_IDS), targets, self.bias)
         negatives = self.items.sampler.draw(settings.negatives)
-        own = (sessions * self.items(targets)).sum(1, keepdim=True) + self.bias[targets, None]
-        others = torch.addmm(self.bias[negatives], sessions, self.items(negatives).T)
+        target_scores = (sessions * self.items(targets)).sum(1, keepdim=True) + self.bias[targets, None]
+        negative_scores = torch.addmm(self.bias[negatives], sessions, self.items(negatives).T)
         same = negatives == targets[:, None]
         if settings.loss == "bpr-max":
-            return bpr_max(own, others, same, settings.regularisation)
+            return bpr_max(target_scores, negative_scores, same, settings.regularisation)
         expected = settings.logq * (self.items.sampler.shares()[negatives] * settings.negatives).clamp(min=1e-30).log()
-        others = (others - expected).masked_fill(same, -torch.inf)
-        every = torch.cat([own, others], dim=1)
-        loss: Tensor = (every.logsumexp(1) - own[:, 0]).mean()
+        negative_scores = (negative_scores - expected).masked_fill(same, -torch.inf)
+        scores = torch.cat([target_scores, negative_scores], dim=1)
+        loss: Tensor = (scores.logsumexp(1) - target_scores[:, 0]).mean()
         return loss

@@ -142,8 +142,8 @@ class HiDAN(ItemNetwork):
         Args:
             times: (batch, time) seconds since the cascade began.
         """
-        apart = (times[:, :, None] - times[:, None, :]).clamp(min=0)
-        return torch.ceil(apart / self.interval).clamp(max=self.settings.intervals).long()
+        time_gaps = (times[:, :, None] - times[:, None, :]).clamp(min=0)
+        return torch.ceil(time_gaps / self.interval).clamp(max=self.settings.intervals).long()
 
     @property
     def interval(self) -> float:
@@ -208,24 +208,31 @@ class HiDAN(ItemNetwork):
 
     def _fits(self) -> bool:
         """Return whether there are compiled functions for both attentions."""
-        own = self.settings
-        return own.user_attention and own.cascade_attention and own.time_decay and suits_kernel(self.dense.weight)
+        settings = self.settings
+        return (
+            settings.user_attention
+            and settings.cascade_attention
+            and settings.time_decay
+            and suits_kernel(self.dense.weight)
+        )
 
     def _compiled(self, batch: Batch) -> Tensor:
         """Return Eq. 9 at the target steps as :meth:`encode` does, unscaled, without a weight for every pair."""
-        own, lengths, (rows, time) = self.settings, batch.mask.sum(1), batch.ids.shape
-        window = own.window or time + 1
-        asked = batch.target_mask.flatten().nonzero()[:, 0]
-        shapes = (torch.Size((rows * time, width)) for width in (own.table_dim, *4 * (own.dim,)))
+        settings, lengths, (rows, time) = self.settings, batch.mask.sum(1), batch.ids.shape
+        window = settings.window or time + 1
+        target_index = batch.target_mask.flatten().nonzero()[:, 0]
+        shapes = (torch.Size((rows * time, width)) for width in (settings.table_dim, *4 * (settings.dim,)))
         earlier = Band(lengths, window - 1, own=False)
         seen = Band(lengths, window, own=True)
-        how = FusedReading(earlier, seen, Ages(batch.times, self.interval), asked, self.dropout.draw(*shapes))
+        reading = FusedReading(
+            earlier, seen, Ages(batch.times, self.interval), target_index, self.dropout.draw(*shapes)
+        )
         weights = Weights(
             self.dense.weight, self.dense.bias, self.context.weight, self.context.bias,
             self.target.weight, self.target.bias, self.gate_own.weight, self.gate_own.bias, self.gate_context.weight,
             self.importance.weight, self.importance.bias, self.importance_score, self.decay, self.decay_bias,
         )  # fmt: skip
-        return cascades(how, self.users(batch.ids.flatten()), weights)
+        return cascades(reading, self.users(batch.ids.flatten()), weights)
 
     def scaled(self, cascades: Tensor) -> Tensor:
         """Return (targets, dim) queries: with ``cosine`` of the learned length, else as they are."""

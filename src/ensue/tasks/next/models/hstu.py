@@ -63,7 +63,7 @@ class HSTUBlock(nn.Module):
         rows, time, dim = events.shape
         gates, values, queries, keys = functional.silu(self.projection(self.norm1(events))).chunk(4, dim=2)
         # (rows, time, dim) to (rows, heads, time, dim / heads).
-        heads = [part.view(rows, time, self.heads, -1).transpose(1, 2) for part in (values, queries, keys)]
+        heads = [projected.view(rows, time, self.heads, -1).transpose(1, 2) for projected in (values, queries, keys)]
         steps = torch.arange(time, device=events.device)
         bias = self.by_distance[(steps[:, None] - steps).clamp(min=0)] + self.by_time[buckets]
         scores = heads[1] @ heads[2].mT + bias[:, None]

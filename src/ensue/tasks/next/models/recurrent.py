@@ -121,5 +121,5 @@ class Recurrent(ItemNetwork):
             latest: Tensor = self.dropout(states[batch.target_mask])
             return latest, latest_only(batch.mask, latest.dtype)
         weights = self.attention(states, batch.mask)
-        both = torch.cat([weights @ states, states], dim=2)[batch.target_mask]
-        return self.dropout(torch.tanh(self.joined(both))), weights, weights
+        concatenated = torch.cat([weights @ states, states], dim=2)[batch.target_mask]
+        return self.dropout(torch.tanh(self.joined(concatenated))), weights, weights

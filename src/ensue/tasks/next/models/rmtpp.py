@@ -167,8 +167,8 @@ class RMTPP(ItemNetwork):
         log_rate = self.log_rates(states[:, :-1][followed])
         hours = torch.diff(batch.times, dim=1)[followed].double() / HOUR
         trend = self.output_trend.double()
-        came = hours <= self.settings.max_hours
+        is_observed = hours <= self.settings.max_hours
         hours = hours.clamp(SHORTEST, self.settings.max_hours)
         came_then = -log_density(log_rate, trend, hours)
         not_yet = total_hazard(log_rate, trend, hours)
-        return torch.where(came, came_then, not_yet).sum() / max(1, batch.num_targets)
+        return torch.where(is_observed, came_then, not_yet).sum() / max(1, batch.num_targets)

@@ -73,11 +73,11 @@ class SANSRBlock(nn.Module):
         joined: Tensor = self.joined(self.dropout(heads.transpose(-3, -2).flatten(-2)))
         return joined
 
-    def attend(self, vectors: Tensor, mask: Tensor, asked: slice = slice(None)) -> tuple[Tensor, Tensor]:
+    def attend(self, vectors: Tensor, mask: Tensor, queried: slice = slice(None)) -> tuple[Tensor, Tensor]:
         """Eqs. 1-2: the ``asked`` events of a row see every other. (rows, asked, dim), (rows, heads, asked, time)."""
         normed = self.before(vectors)
-        queries = self.split(self.query(normed[:, asked]))
-        keys, values = (self.split(part(normed)) for part in (self.key, self.value))
+        queries = self.split(self.query(normed[:, queried]))
+        keys, values = (self.split(linear(normed)) for linear in (self.key, self.value))
         scores = queries @ keys.transpose(-1, -2) / vectors.shape[-1] ** 0.5
         weights = masked_softmax(scores, mask[:, None, None, :])
         return self.join(weights @ values), weights
@@ -138,44 +138,44 @@ class SANSR(ItemNetwork):
         Prefixes of like length share a tensor (up to 8 clicks, 16, 32, …), so that few of its rows are padding.
         """
         row, step = batch.target_mask.nonzero(as_tuple=True)
-        heeded = torch.zeros(batch.mask.shape + batch.mask.shape[1:], device=step.device)
+        attention = torch.zeros(batch.mask.shape + batch.mask.shape[1:], device=step.device)
         sessions = self.items.weight.new_zeros(len(row), self.settings.dim)
-        left = torch.ones_like(step, dtype=torch.bool)
+        is_open = torch.ones_like(step, dtype=torch.bool)
         width = 8
         longest = min(self.settings.max_length, batch.ids.shape[1])
-        while left.any():
-            fits = left & (step < width) if width < longest else left
-            left = left & ~fits
+        while is_open.any():
+            fits = is_open & (step < width) if width < longest else is_open
+            is_open = is_open & ~fits
             width = 2 * width
-            at = fits.nonzero()[:, 0]
-            if not len(at):
+            prefix = fits.nonzero()[:, 0]
+            if not len(prefix):
                 continue
-            where = step[at, None] - torch.arange(min(width // 2, longest) - 1, -1, -1, device=step.device)
-            vectors, weights, mask = self._latest(batch, row[at], where)
-            sessions = sessions.index_copy(0, at, vectors)
+            event_steps = step[prefix, None] - torch.arange(min(width // 2, longest) - 1, -1, -1, device=step.device)
+            vectors, weights, mask = self._latest(batch, row[prefix], event_steps)
+            sessions = sessions.index_copy(0, prefix, vectors)
             # Places before the first event are clamped to event 0 and add 0 to it: plain += would keep one of both.
-            places = row[at, None], step[at, None], where.clamp(min=0)
-            heeded.index_put_(places, (weights * mask).to(heeded.dtype), accumulate=True)
-        return sessions, heeded
+            index = row[prefix, None], step[prefix, None], event_steps.clamp(min=0)
+            attention.index_put_(index, (weights * mask).to(attention.dtype), accumulate=True)
+        return sessions, attention
 
-    def _latest(self, batch: Batch, row: Tensor, where: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def _latest(self, batch: Batch, row: Tensor, event_steps: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The vector of the last of some events, their weights (a mean over heads), and which of them are there.
 
         Args:
             batch: with the events.
             row: (prefixes,) whose events.
-            where: (prefixes, events) which steps of it, the last one at the end; before the first is negative.
+            event_steps: (prefixes, events) which steps of it, the last one at the end; before the first is negative.
         """
-        seen = where.clamp(min=0)
-        mask = (where >= 0) & batch.mask[row[:, None], seen]
+        seen = event_steps.clamp(min=0)
+        mask = (event_steps >= 0) & batch.mask[row[:, None], seen]
         vectors = self._embed(torch.where(mask, batch.ids[row[:, None], seen], PADDING))
-        vectors = vectors + self._distances()[: where.shape[1]].flip(0)
+        vectors = vectors + self._distances()[: event_steps.shape[1]].flip(0)
         weights = vectors.new_zeros(len(row), 1, 1, 1)
         for depth, block in enumerate(self.blocks, 1):
             assert isinstance(block, SANSRBlock)
-            asked = slice(-1, None) if depth == len(self.blocks) else slice(None)  # the rest of the last is unread
-            attended, weights = block.attend(vectors, mask, asked)
-            vectors = block.feed(attended, vectors[:, asked])
+            queried = slice(-1, None) if depth == len(self.blocks) else slice(None)  # the rest of the last is unread
+            attended, weights = block.attend(vectors, mask, queried)
+            vectors = block.feed(attended, vectors[:, queried])
         return vectors[:, -1], weights[:, :, -1].mean(1).detach(), mask
 
     def _distances(self) -> Tensor:
@@ -191,12 +191,12 @@ class SANSR(ItemNetwork):
         dim = self.settings.dim
         length = min(self.settings.max_length, time)
         items = self._embed(batch.ids)
-        places = self._distances()[:length]
-        latest = items + places[0]
+        position_vectors = self._distances()[:length]
+        latest = items + position_vectors[0]
         scale = block.before.weight
         shift = block.before.bias
-        item, place = (part - part.mean(-1, keepdim=True) for part in (items, places))
-        squares = item.square().sum(-1)[..., None] + 2 * item @ place.T + place.square().sum(-1)
+        item, position = (tensor - tensor.mean(-1, keepdim=True) for tensor in (items, position_vectors))
+        squares = item.square().sum(-1)[..., None] + 2 * item @ position.T + position.square().sum(-1)
         deviation = (squares / dim + block.before.eps).rsqrt()  # (batch, event, distance)
 
         steps = torch.arange(time, device=batch.ids.device)
@@ -204,11 +204,15 @@ class SANSR(ItemNetwork):
         shape = (len(batch.ids), time, time)
         inverse = deviation.gather(2, distance.T.expand(shape)).transpose(1, 2)[:, None]  # (batch, 1, step, event)
         queries = block.split(block.query(block.before(latest)))
-        keys, values = (block.split(part(item * scale)) for part in (block.key, block.value))
-        place_keys, place_values = (block.split(part(place * scale)) for part in (block.key, block.value))
+        keys, values = (block.split(tensor(item * scale)) for tensor in (block.key, block.value))
+        place_keys, place_values = (block.split(tensor(position * scale)) for tensor in (block.key, block.value))
         by_distance = queries @ place_keys.transpose(-1, -2)  # (batch, heads, step, distance)
-        whole = (*queries.shape[:2], time, time)
-        scores = (queries @ keys.transpose(-1, -2) + by_distance.gather(3, distance.expand(whole))) * inverse / dim**0.5
+        score_shape = (*queries.shape[:2], time, time)
+        scores = (
+            (queries @ keys.transpose(-1, -2) + by_distance.gather(3, distance.expand(score_shape)))
+            * inverse
+            / dim**0.5
+        )
         visible = band(time, reach=length, own=True, device=batch.ids.device) & batch.mask[:, None, None, :]
         weights = masked_softmax(scores, visible)
 

@@ -67,10 +67,10 @@ def cut(batch: Batch, length: int, *, shared: bool) -> tuple[Batch, Tensor, Tens
     owners = begins.cumsum(0) - 1
     rows, starts_of_pieces = rows[begins], starts[begins]
     width = min(length, batch.ids.shape[1])
-    places = starts_of_pieces[:, None] + torch.arange(width, device=rows.device)
-    is_event = places < batch.ids.shape[1]
+    positions = starts_of_pieces[:, None] + torch.arange(width, device=rows.device)
+    is_event = positions < batch.ids.shape[1]
     # (rows, 1) and (rows, width): row i of the new batch gathers its events from row rows[i] of the old one.
-    index = rows[:, None], places.clamp(max=batch.ids.shape[1] - 1)
+    index = rows[:, None], positions.clamp(max=batch.ids.shape[1] - 1)
     mask = batch.mask[index] & is_event
     target_mask = torch.zeros_like(mask)
     target_mask[owners, steps - starts] = True
@@ -153,8 +153,8 @@ class SASRec(ItemNetwork):
         attributions = weights.new_zeros(batch.mask.shape + batch.mask.shape[1:])
         # Column j of a piece is step starts + j of its row; columns beyond the row's end have weight 0.
         columns = starts[:, None] + torch.arange(weights.shape[2], device=row.device)
-        places = row[:, None], step[:, None], columns.clamp(max=batch.ids.shape[1] - 1)
-        attributions.index_put_(places, weights[owners, step - starts], accumulate=True)
+        index = row[:, None], step[:, None], columns.clamp(max=batch.ids.shape[1] - 1)
+        attributions.index_put_(index, weights[owners, step - starts], accumulate=True)
         return queries, attributions
 
     def read(self, batch: Batch) -> tuple[Tensor, Tensor]:
@@ -183,5 +183,5 @@ class SASRec(ItemNetwork):
             return self.items.loss(queries, batch.targets)
         negatives = draw_unseen(session_ids(batch), self.items.num_embeddings, 1)[:, 0]
         scores = (queries * self.items.rows(batch.targets)).sum(1)
-        others = (queries * self.items.rows(negatives)).sum(1)
-        return -(functional.logsigmoid(scores) + functional.logsigmoid(-others)).sum() / max(1, len(scores))
+        negative_scores = (queries * self.items.rows(negatives)).sum(1)
+        return -(functional.logsigmoid(scores) + functional.logsigmoid(-negative_scores)).sum() / max(1, len(scores))

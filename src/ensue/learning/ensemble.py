@@ -61,9 +61,11 @@ class Candidates(NamedTuple):
         scores = self.features @ weights + self.offsets
         total, probabilities = _softmax(scores)
         if self.true.dtype == np.bool_:
+            # The same softmax among the true candidates alone.
             true_total, true_probabilities = _softmax(np.where(self.true, scores, -np.inf))
             return total - true_total, probabilities, true_probabilities
         targets = self.true.astype(np.float64)
+        # Padding has the score -inf and the target 0, whose product would be NaN.
         return total - (targets * np.where(targets > 0, scores, 0.0)).sum(1), probabilities, targets
 
 
@@ -88,11 +90,13 @@ def fit_weights(
     weights = mean if start is None else start
     index = np.arange(len(mean))
     while len(index):
+        # Fit the weights that are still free; those at their bound 0 are left out.
         objective = _Objective([candidates.columns(index) for candidates in sets], mean[index], precision[index])
         weights = minimise(weights, objective.loss, objective.newton_step)
         bound = np.zeros(len(index)) if non_negative is None else np.where(non_negative[index], weights, 0.0)
         if bound.min() >= 0:
             break
+        # Active set: fix the most negative weight at 0 and fit the others again.
         index = np.delete(index, bound.argmin())
         weights = np.delete(weights, bound.argmin())
     fitted = np.zeros(len(mean))
@@ -117,6 +121,7 @@ def minimise(
     current = loss(weights)
     for _ in range(MAX_STEPS):
         step = newton_step(weights)
+        # Backtracking: halve the step until the loss does not rise.
         for _ in range(MAX_HALVINGS):
             new = loss(weights + step)
             if new <= current:
@@ -144,6 +149,7 @@ class _Objective:
     def loss(self, weights: Floats) -> float:
         """Return the sum of all losses and of the prior."""
         total = float(self.precision @ (weights - self.mean) ** 2) / 2
+        # Kept for the Newton step, which needs the same probabilities.
         self.probabilities = []
         for candidates in self.sets:
             losses, *pair = candidates._evaluate(weights)
@@ -168,6 +174,7 @@ class _Objective:
 
 def _softmax(scores: Floats) -> tuple[Floats, Floats]:
     """Return the logarithm of the sum of exponentials of each row, and the softmax."""
+    # Subtracting the maximum avoids overflow; the initial value keeps a row of -inf, or none, finite.
     largest = scores.max(1, keepdims=True, initial=-np.finfo(np.float64).max)
     exponentials = np.exp(scores - largest)
     sums = exponentials.sum(1, keepdims=True)

@@ -59,7 +59,9 @@ def keep(state: AnyState, num: int, example: Callable[[int], Example | None], *,
     """
     if not state.keeps_examples or not num:
         return
+    # Spread the tries evenly over the held-out records; ``unique`` drops repeats where there are few.
     tried = np.unique(np.linspace(0, num - 1, min(num, TRIED)).astype(np.int64)).tolist()
+    # Visit every step-th try first, then their successors, so that the first matches are spread out as well.
     step = max(1, len(tried) // MAX_EXAMPLES)
     order = (tried[at] for start in range(step) for at in range(start, len(tried), step))
     examples = [*islice((record for record in map(example, order) if record is not None), MAX_EXAMPLES)]
@@ -71,6 +73,7 @@ def of_history(record: History) -> Example | None:
     """The latest events before the last one, which is what truly came; ``None`` where nothing stands before it."""
     if len(record.values) < 2:
         return None
+    # The last event is the true answer, so the window ends before it.
     window = slice(max(0, len(record.values) - 1 - EVENTS), -1)
     query: Example = {"values": [*record.values[window]]}
     if record.times:
@@ -156,6 +159,7 @@ def fit(
         checkpoint: a file from which a killed run continues.
     """
     split = life.split(state, data, valid)
+    # Training may drop the final training on all data, if what it selected needs none.
     split = yield from life.train(state, split, checkpoint)
     if split.full is not None:
         yield from life.refit(state, split.full, checkpoint)
@@ -209,10 +213,12 @@ def train_network(
     if is_behind is None:
         trained = yield from reports
     else:
+        # The network has to earn its cost: it races with the baselines on held-out data.
         trained, lost = yield from race(reports, is_behind)
         state.metadata.ended = LEFT_OUT if lost else ""
     if trained.late:
         state.metadata.ended = OUT_OF_TIME
+        # A report that carries only a note, which the caller prints.
         yield Report(stage, 0, schedule.epochs, 0, 0, 0.0, 0.0, note=OUT_OF_TIME)
     state.metadata.epochs = trained.best_epoch
     state.seconds_an_epoch = trained.seconds_an_epoch
@@ -252,9 +258,11 @@ def race(
         except StopIteration as end:
             trained: Trained = end.value
             return trained, behind
+        # A rung is due once the epoch is reached, enough steps were taken, and as many epochs again fit.
         is_due = report.epoch >= rung and report.epoch * report.steps >= MIN_STEPS and 2 * report.epoch <= report.epochs
         if report.valid is not None and is_due:
             rung = 2 * report.epoch
+            # Called on every rank; the answer of the first one decides, so that all stop after the same epoch.
             behind = share(is_behind())
         yield report
         if behind and report.valid is not None:
@@ -277,7 +285,9 @@ def update_schedule(schedule: Schedule, optimizer: Adam) -> Schedule:
 
     A rate that rises and then falls with the steps is as it was at the end of training.
     """
+    # Parameters that rarely get a gradient have taken fewer steps than others.
     num_steps = max((int(moments["step"]) for moments in optimizer.state.values()), default=0)
+    # Asking for the rate of the last of num_steps + 1 steps gives the end of the schedule.
     rate = schedule.learning_rate if schedule.warm_up is None else schedule.rate(num_steps, num_steps + 1)
     return replace(
         schedule,
@@ -294,7 +304,9 @@ def update_schedule(schedule: Schedule, optimizer: Adam) -> Schedule:
 def resize_embeddings(state: AnyState, num_rows: int) -> None:
     """Give the network rows for new words; the moments of the others stay."""
     assert state.optimizer is not None
+    # New rows are drawn at random: each update has a seed of its own, and repeats bit for bit.
     torch.manual_seed(state.seed + state.metadata.updates)
+    # Save the moments by name, as growing replaces the parameters that they are stored under.
     moments = optimizers.optimizer_tensors(state.module, state.optimizer)
     state.network.grow(num_rows)
     state.optimizer = state.new_optimizer()
@@ -332,10 +344,12 @@ def clear_rows(state: AnyState, ids: npt.NDArray[np.integer], num_rows: int) -> 
     count = 0
     rows = torch.from_numpy(ids.astype(np.int64))
     for parameter in state.model.parameters():
+        # Tables with a row per id are recognised by their number of rows.
         if parameter.dim() and len(parameter) == num_rows:
             parameter.data[rows.to(parameter.device)] = 0
             count += len(ids)
             for moment in (state.optimizer.state.get(parameter, {}) if state.optimizer else {}).values():
+                # The step count is a single number, and is no trace of one id.
                 if moment.dim():
                     moment[rows.to(moment.device)] = 0
     return count
@@ -357,6 +371,7 @@ def remove_hashes(
         Whether the records include everything that the model was trained on.
     """
     former = as_array(state.train_prints)
+    # A hash that other records share stays: their data was trained on as well.
     remaining = np.setdiff1d(former, np.setdiff1d(removed, others))
     is_array = isinstance(state.train_prints, np.ndarray)
     state.train_prints = remaining if is_array else torch.from_numpy(remaining)
@@ -366,6 +381,7 @@ def remove_hashes(
 
 def remove_words(state: Any, forgotten: Forgotten, ids: npt.NDArray[np.integer]) -> None:
     """Remove words that nobody else used from the tokenizer; their ids stay without a word."""
+    # The rows of padding and unknown belong to nobody.
     ids = ids[ids >= FIRST]
     vocabulary = state.tokenizer.vocabulary
     forgotten.add(TABLES, "words that nobody else used", len(ids))
@@ -395,6 +411,7 @@ def remove_examples(state: AnyState, forgotten: Forgotten, may_stay: Callable[[t
     former = cast("list[dict[str, dict[str, list[str] | str]]]", examples["held_out"])
     remaining = []
     for example in former:
+        # The field that holds the texts depends on the task.
         texts = next(example["record"][field] for field in ("values", "texts", "text") if field in example["record"])
         if may_stay((*([texts] if isinstance(texts, str) else texts), *example["truth"])):
             remaining.append(example)

@@ -69,6 +69,7 @@ class Metadata:
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as ``settings.json`` holds them under "facts", those of the task first."""
         facts, _ = pack(self)
+        # False sorts before True: fields that only the task has come first.
         return {name: facts[name] for name in sorted(facts, key=Metadata.__annotations__.__contains__)}
 
     @classmethod
@@ -130,6 +131,7 @@ class LateOptimizer:
     def __get__(self, predictor: object, kind: type) -> Adam | None:
         optimizer: Adam | Callable[[], Adam] | None = predictor.__dict__.get("optimizer")
         if callable(optimizer):
+            # Replace the function by what it returns, so that later reads get the same optimizer.
             optimizer = predictor.__dict__["optimizer"] = optimizer()
         return optimizer
 
@@ -228,6 +230,7 @@ class State(Generic[NetworkT]):
     ) -> None:
         self.seed = require_seed(seed)
         self._device_name = device
+        # ``find_device`` imports torch, which baselines on the CPU do without.
         if device not in (None, "cpu"):
             self.device = find_device(device)  # refused here, not when the network is made
         self.model: object | None = None
@@ -278,14 +281,17 @@ class State(Generic[NetworkT]):
         Raises:
             ValueError: the weights are of another network.
         """
+        # The weights come from the file, so nothing is drawn.
         with loading.Undrawn():
             if bounded:
                 with loading.Bounded(tensors):
+                    # Make a network under a limit of sizes first: the sizes of a damaged folder may exceed any memory.
                     loading.require_shapes(module_of(self.make_network(*sizes)), tensors)
             self.model = network = self.new_network(*sizes)
         loading.assign_tensors(module_of(network), tensors)
         if self.schedule is not None:
             module_of(network).to(self.device)
+            # A function, called at the first update: prediction does not read the moments.
             self.optimizer = optimizers.saved_optimizer(folder, self.module, self.new_optimizer)
 
     def new_optimizer(self) -> RowAdam:
@@ -342,6 +348,7 @@ class State(Generic[NetworkT]):
         return f"<table><caption>{caption}</caption><tbody>{body}</tbody></table>"
 
     def _scores_of_folder(self, metadata: str) -> str:
+        # Metrics in the card are those of the folder; an update since then makes them stale.
         if self.kept is None or self.kept.scores is None or self.kept.metadata != metadata:
             return "not evaluated: `ensue evaluate FOLDER TEST` writes metrics into the folder"
         metrics = ", ".join(f"{name} {value}" for name, value in self.kept.scores["figures"].items())
@@ -390,6 +397,7 @@ class State(Generic[NetworkT]):
             **self.folders.files(self),
         }
         if is_network(self.model):
+            # Written tensor by tensor, so that no second copy of the model is in memory.
             contents[NETWORK] = TensorFile(self.model.state_dict())
             if self.optimizer is not None:
                 contents[OPTIMIZER] = TensorFile(optimizers.optimizer_tensors(self.model, self.optimizer))
@@ -410,6 +418,7 @@ class State(Generic[NetworkT]):
 
         def fill(state: State[NetworkT], path: Path, metadata: Settings) -> None:
             shown_names = cls.folders.shown(state).keys()
+            # Values for people are derived from the tables and are not part of the metadata.
             stored = {name: value for name, value in metadata.items() if name not in shown_names}
             state.metadata = type(state.metadata).from_dict(stored)
             cls.folders.restore(state, read_packed(cls.folders.fitted, path), path)
@@ -451,7 +460,9 @@ def require_tokens(name: str, tokens: Tokens, num_ids: int, first_id: int = UNKN
     """
     require_table(f"{name}.ids", tokens.ids, np.int32, [None])
     require_ids(f"{name}.ids", tokens.ids, num_ids, first_id)
+    # Two levels: sentences cut the ids, and texts cut the sentences.
     require_offsets(f"{name}.sentences", tokens.sentences, len(tokens.ids))
     require_offsets(f"{name}.texts", tokens.texts, len(tokens.sentences) - 1)
+    # The offsets count sentences, so two equal neighbours are a text without one.
     if (np.diff(tokens.texts) < 1).any():
         raise ValueError(f"{name} holds a text without a sentence")

@@ -83,7 +83,7 @@ def is_popular(ids: Ids, predictor: NextPredictor) -> Mask:
     counts = np.asarray(predictor.counting["popularity"].totals, dtype=np.float64)
     order = np.argsort(-counts, kind="stable")
     # An item is popular where those before it do not have half of the events yet.
-    before = np.cumsum(counts[order]) - counts[order]
+    counts_above = np.cumsum(counts[order]) - counts[order]
     popular = np.zeros(len(counts), np.bool_)
-    popular[order] = (before < counts.sum() / 2) & (counts[order] > 0)
+    popular[order] = (counts_above < counts.sum() / 2) & (counts[order] > 0)
     return popular[ids]

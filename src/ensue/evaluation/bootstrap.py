@@ -178,6 +178,7 @@ def means_over_units(columns: Floats, units: Index, num_units: int, *, macro: bo
         counts = (counts > 0).astype(np.float64)
 
     def statistic(times: Floats) -> Floats:
+        # Metrics of every draw in two products: weighted sums, and weighted counts to divide by.
         totals = times @ counts
         means: Floats = times @ sums / np.where(totals > 0, totals, 1.0)
         return means
@@ -237,6 +238,7 @@ class PairedTest:
             return f"only baselines were scored: {baseline} has the highest {metric} ({100 * baseline_score:.2f} %)"
         model = f"{self.model} ({_chosen_from('model', self.num_models)})" if self.num_models > 1 else self.model
         first, second, sign = (model, baseline, 1) if score >= baseline_score else (baseline, model, -1)
+        # Swapping the two models mirrors the interval; adding 0.0 turns -0.0 into 0.0.
         low, high = sorted(round(sign * 100 * bound, 2) + 0.0 for bound in self.interval)
         p_value = "p < .001" if self.p_value < 0.001 else f"p = {self.p_value:.3f}".replace("0.", ".")
         relation = f"{first} is significantly better than {second}"
@@ -268,6 +270,7 @@ def paired_tests(
     for metric in metrics:
         values = [result.by_name()[metric] for result in results]
         best_baseline = max(baseline_rows, key=values.__getitem__)
+        # Without a model, the best baseline is compared with itself.
         best_model = max(model_rows, key=values.__getitem__, default=best_baseline)
         difference = results[best_model].against(results[best_baseline], metric)
         tests.append(
@@ -351,6 +354,7 @@ def holm(p_values: Floats) -> Floats:
     below a smaller one.
     """
     order = np.argsort(p_values, kind="stable")
+    # Running maximum: a corrected p-value is never below a smaller one.
     steps = np.maximum.accumulate(p_values[order] * np.arange(len(p_values), 0, -1))
     corrected = np.empty(len(p_values))
     corrected[order] = np.minimum(steps, 1.0)

@@ -72,6 +72,7 @@ class TextLabels(Scored):
 
     def pooled(self, weights: Floats) -> Mapping[str, Floats]:
         """Return (draws,) macro F1 and expected calibration error of weighted texts."""
+        # Bins are closed on the right: (0, 1/BINS] is bin 0, and a probability of exactly 0 is clipped into it.
         bins = np.clip(np.ceil(self.probability * BINS).astype(np.int64) - 1, 0, BINS - 1)
         errors = self.probability - (self.predicted == self.targets)
         # The error of a bin is the sum of its probabilities less the number of its correct texts.
@@ -174,6 +175,7 @@ class LabelledTexts(Examples[ClassifyPredictor, TextLabels | TextSets]):
         known_labels = list(dict.fromkeys([*known_labels, *true]))
         self.rankings = {lists.name: _respelled(lists, known_labels) for lists in rankings}
         listed = [label for lists in self.rankings.values() for label in lists.frame["value"].unique().sort()]
+        # Labels of the models first, then of the data, then of other programs; ``fromkeys`` drops repeats in order.
         self.labels = list(dict.fromkeys([*known_labels, *listed]))
         self.ids = ids_of(pl.Series() if data.ids is None else data.ids, np.arange(len(data)), len(data))
         self.units, self.resampled = _units(data)
@@ -183,6 +185,7 @@ class LabelledTexts(Examples[ClassifyPredictor, TextLabels | TextSets]):
         self.baseline_predictors = entries[0]
         self.main = "micro_f1" if data.multilabel else "accuracy"
         self.names = self.table_metrics = METRICS_OF_SETS if data.multilabel else METRICS
+        # The metric that the model was selected by is tested first.
         self.tested = (self.main, "macro_f1")[:: -1 if self.first.shared.metric == "macro-f1" else 1]
 
     def score(self, predictor: ClassifyPredictor, component: str | None = None) -> TextLabels | TextSets:
@@ -195,6 +198,7 @@ class LabelledTexts(Examples[ClassifyPredictor, TextLabels | TextSets]):
         start = time.perf_counter()
         probabilities = predictor.scores(self.data, component)
         seconds = time.perf_counter() - start
+        # Column of each label of this model among the labels of all models.
         numbers = np.array([self.labels.index(label) for label in predictor.labels])
         if self.data.multilabel:
             # Columns of the model among the labels of all models; a label that it does not know has probability 0.
@@ -205,6 +209,7 @@ class LabelledTexts(Examples[ClassifyPredictor, TextLabels | TextSets]):
         best = probabilities.argmax(1)
         columns = predictor.targets(self.data)
         texts = np.arange(len(self.data))
+        # A label that the model does not know has the column -1 and the probability 0.
         true = np.where(columns >= 0, probabilities[texts, columns], 0.0)
         predicted = numbers[best]
         return TextLabels(self.labels, predicted, targets, probabilities[texts, best], metrics.log_loss(true), seconds)
@@ -219,9 +224,11 @@ class LabelledTexts(Examples[ClassifyPredictor, TextLabels | TextSets]):
         """
         lists = self.rankings[rankings.name].by_score().frame
         _require_probabilities(rankings.name, lists)
+        # A list without scores counts as probability 1 for its first label.
         certain = (pl.col("position") == 1).cast(pl.Float64)
         lists = lists.with_columns(score=pl.coalesce("score", certain))
         texts = pl.DataFrame({"query": self.ids, "true": self.data.labels})
+        # A left join keeps texts without a list; their label is null, and counts as wrong.
         first = texts.join(lists.filter(position=1), on="query", how="left", maintain_order="left")
         if not first["value"].count():
             raise DataError(

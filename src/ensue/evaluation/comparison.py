@@ -245,6 +245,7 @@ def _compare(
 
 def _price(result: BootstrapResult, model: BootstrapResult, name: str) -> str:
     """Say how far the hit rate of re-ranked lists is from that of the model."""
+    # The hit rate at the first cutoff.
     metric = next(name for name in result.names if name.startswith("hit"))
     difference = result.against(model, metric)
     change, low, high = (100 * difference[key] for key in ("difference", "low", "high"))
@@ -269,6 +270,7 @@ def _rows(
     frame = examples.frame() if any(line.rankings for line in lines) else None
     for line, result in zip(lines, results, strict=True):
         notes = {**line.seed_notes(result), **examples.notes(line.runs)}
+        # Seconds per 1,000 examples, a mean over the seeds.
         seconds: float | None = 1000 * sum(run.seconds for run in line.runs) / (len(line.runs) * len(examples.units))
         if line.rankings is not None and frame is not None:
             seconds = None

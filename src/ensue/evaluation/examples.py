@@ -142,6 +142,7 @@ class ScoredModel:
             {"seed": seed, **dict(zip(result.names, values, strict=True))}
             for seed, values in zip(self.seeds, result.by_seed.tolist(), strict=True)
         ]
+        # ddof=1: the seeds are a sample of all trainings.
         spread = dict(zip(result.names, np.std(result.by_seed, axis=0, ddof=1).tolist(), strict=True))
         return {"seeds": len(self.seeds), "by_seed": by_seed, "spread": spread}
 
@@ -186,7 +187,9 @@ def statistic_of(run: Scored, names: Sequence[str], units: Index, num_units: int
 
     def statistic(times: Floats) -> Floats:
         values = dict(zip(means_of, means(times).T, strict=True))
+        # Pooled metrics are no means of examples and are computed again for each draw.
         if len(values) < len(names):
+            # Gather: an example is drawn as often as its unit.
             values |= run.pooled(times[:, units])
         return np.stack([values[name] for name in names], axis=1)
 
@@ -195,6 +198,7 @@ def statistic_of(run: Scored, names: Sequence[str], units: Index, num_units: int
 
 def rank_column(rank: Floats) -> pl.Series:
     """Return ranks from 1 as whole numbers, null where there is none."""
+    # Infinity has no integer: 0 marks a miss until it becomes null.
     return pl.Series("rank", np.where(np.isfinite(rank), rank, 0), pl.Int64).replace(0, None)
 
 
@@ -206,6 +210,7 @@ def ids_of(names: pl.Series, rows: Index, num: int) -> pl.Series:
         rows: indices of names.
         num: number of names.
     """
+    # Rows are numbered from 1 where they have no name.
     numbers = pl.Series(np.arange(1, num + 1)).cast(pl.String)
     ids = names.zip_with(names != "", numbers) if len(names) else numbers
     return ids.gather(rows)
@@ -228,6 +233,7 @@ def means_of(runs: Sequence[Scored], mask: npt.NDArray[np.bool_], names: Sequenc
     by_seed = []
     for run in runs:
         values = {name: column[mask].sum() / max(num_targets, 1) for name, column in run.metrics().items()}
+        # The mask as weights of a single draw selects the examples of a pooled metric.
         values |= {name: column[0] for name, column in run.pooled(mask[None].astype(np.float64)).items()}
         by_seed.append([values[name] for name in names])
     return {"targets": num_targets, **dict(zip(names, np.mean(by_seed, 0).tolist(), strict=True))}

@@ -100,6 +100,7 @@ def _sampled(data: Recorded) -> tuple[list[object], list[list[object]], list[obj
     rows = [*islice(data.records(), _FIRST)]
     rows = [row for row in rows if not isinstance(row, History) or len(row.values) > 1] or rows
     num_records = min(NUM_RECORDS, len(rows))
+    # Spread the sample evenly over the rows.
     numbers = np.unique(np.linspace(0, len(rows) - 1, num_records).astype(int)).tolist() if rows else []
     records = list[object]()
     adjacent = list[list[object]]()
@@ -131,7 +132,9 @@ def _differs(first: object, second: object) -> bool:
     )
     if not first_scores or not second_scores:
         return bool(first_scores) != bool(second_scores)
+    # Compare both ways, as either list may hold values that the other lacks.
     for scores, reference in ((first_scores, second_scores), (second_scores, first_scores)):
+        # A value missing from a top-k list scores at most its lowest entry; if it scored more, the answers differ.
         lowest = min(reference.values())
         for value, score in scores.items():
             if not np.isclose(reference.get(value, lowest), score, rtol=TOLERANCE, atol=1e-6):
@@ -148,12 +151,14 @@ def _changed_ranks(predictor: Ranks, data: Histories) -> tuple[int, int]:
     if not len(histories):
         return 0, 0
     ranks, owners, events = predictor.ranks(histories)
+    # Ranks by session and event, from one call with whole sessions.
     table = {(int(owner), int(event)): float(rank) for rank, owner, event in zip(ranks, owners, events, strict=True)}
     changed = 0
     for row in range(len(histories)):
         start, length = int(histories.offsets[row]), int(histories.lengths[row])
         end = max(length // 2, 1) + 1  # one event more than half: the last of them is the target
         mask = np.zeros(len(histories.ids), np.bool_)
+        # Cut the session after the target, and leave all other rows out.
         mask[start : start + end] = True
         single = histories.keep(mask).select(np.array([row]))
         rank = float(predictor.ranks(single)[0][-1])

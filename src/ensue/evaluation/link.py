@@ -62,6 +62,7 @@ class PostScores(Scored):
     @property
     def pool(self) -> Floats:
         """(posts, articles of the pool) scores; a pair that is in no list is below all others."""
+        # Replace -inf by a finite score below all others, so that all pairs can be ranked in one list.
         lowest = self.scores[self.scores > -np.inf].min() - 1
         pool: Floats = np.maximum(self.scores[:, self.posts.pool], lowest)
         return pool
@@ -132,8 +133,10 @@ class JudgedPosts(Examples[LinkPredictor, PostScores]):
         self.related: Mask = self.data.related
         if not self.related.any():
             raise DataError("nothing to score: no post is about a given article")
+        # Index of the post that each link belongs to.
         owners = np.repeat(np.arange(len(posts)), np.diff(posts.offsets))
         self.links = pl.DataFrame({"post": owners, "article": posts.about}).unique(maintain_order=True)
+        # Count every link, also to articles that the data lacks: these are relevant and cannot be retrieved.
         self.relevant: Index = np.bincount(self.links["post"].to_numpy(), minlength=len(posts)).astype(np.int64)
         self.pool = np.flatnonzero(self.related.any(0))
         self.true: Mask = self.related[:, self.pool]
@@ -141,6 +144,7 @@ class JudgedPosts(Examples[LinkPredictor, PostScores]):
         self.num_units = int(self.units.max()) + 1
         first_posts = np.full(self.related.shape[1], -1)
         is_linked = np.flatnonzero(self.related.any(1))
+        # argmax gives the first article of each post; where posts share one, the last post is stored.
         first_posts[self.related[is_linked].argmax(1)] = is_linked
         self.first_posts: Index = first_posts[self.pool]
 
@@ -150,6 +154,7 @@ class JudgedPosts(Examples[LinkPredictor, PostScores]):
         A post about absent articles alone belongs to the first of these that it names.
         """
         first_article = self.links.unique("post", keep="first", maintain_order=True)["article"]
+        # Absent articles get numbers above those of the present ones, so no two units share a number.
         absent = first_article.rank("dense").to_numpy().astype(np.int64) + self.related.shape[1]
         first = np.where(self.related.any(1), self.related.argmax(1), absent)
         return np.unique(first, return_inverse=True)[1].astype(np.int64)
@@ -157,6 +162,7 @@ class JudgedPosts(Examples[LinkPredictor, PostScores]):
     def relevance(self, scores: Floats) -> Mask:
         """Return (posts, articles) whether a post is about an article, also for articles that only the model knows."""
         relevance = np.zeros(scores.shape, bool)
+        # Articles of the model that the data lacks come last, and no post is about them.
         relevance[:, : self.related.shape[1]] = self.related
         return relevance
 
@@ -204,8 +210,10 @@ class JudgedPosts(Examples[LinkPredictor, PostScores]):
         by_score = not matches["score"].null_count()
         values = matches["score"].to_numpy() if by_score else -matches["rank"].to_numpy().astype(np.float64)
         if rankings.layout == "trec":
+            # trec_eval reads scores as float32; the round trip makes the same ties.
             values = values.astype(np.float32).astype(np.float64)
         scores[matches["post"].to_numpy(), matches["article"].to_numpy()] = values
+        # Look up the rank of each true link in the full list, not among the scored articles alone.
         ranks = lists.ranks(self.data.posts.ids.gather(self.links["post"]), self.links["article"])
         owners = self.links["post"].to_numpy()
         by_post = by_list(owners, ranks.cast(pl.Float64).fill_null(np.inf).to_numpy(), self.relevant)
@@ -217,6 +225,7 @@ class JudgedPosts(Examples[LinkPredictor, PostScores]):
 
     def frame(self) -> pl.DataFrame:
         """Return one row per post, in the order of the data."""
+        # Targets of a post are listed in the order of the articles; absent ones come last.
         rank = pl.DataFrame({"article": self.data.articles.ids, "column": np.arange(len(self.data.articles))})
         links = self.links.join(rank, on="article", how="left", maintain_order="left")
         links = links.sort("post", "column", nulls_last=True, maintain_order=True)
@@ -284,6 +293,7 @@ def _with_known_articles(data: Corpus, predictor: LinkPredictor) -> Corpus:
     """Return the data with the articles that its posts are about, that it lacks, and that the model knows."""
     missing = data.posts.about.filter(~data.posts.about.is_in(data.articles.ids.implode()))
     model_articles = predictor.article_index.articles
+    # An id may occur twice in the index of a model; the first one counts.
     is_wanted = model_articles.ids.is_in(missing.implode()) & model_articles.ids.is_first_distinct()
     if not is_wanted.any():
         return data

@@ -63,6 +63,7 @@ class NewItemBaselines:
         self.neighbours = self._neighbours(is_new)
         self.column = torch.full((len(predictor.vocabulary),), -1)
         """(ids,) the column of each new item in its scores, -1 for other ids."""
+        # Inverse of new_ids: from an id to its column.
         self.column[self.new_ids] = torch.arange(len(self.new_ids))
         self.names = (NEAREST, POPULARITY) if data.timed else (NEAREST,)
 
@@ -74,16 +75,19 @@ class NewItemBaselines:
             k: cutoff of the hit rate of trained targets, which each baseline has in common with the model.
         """
         is_trained = self.column.numpy()[self.data.ids] < 0
+        # Every baseline gets the hit rate of the model on trained items, so they differ only on new ones.
         num_hits = int((is_trained & (model_ranks <= k)).sum())
         limits: dict[str, list[Tensor]] = {name: [] for name in self.names}
-        for _, targets, shown, new_scores in self._scores():
+        # First pass: the offset at which each trained target would leave the top k.
+        for _, targets, old_scores, new_scores in self._scores():
             for name in self.names:
-                limits[name].append(self._limits(targets, shown, new_scores[name], k))
-        offsets = {name: _offset(torch.cat(parts), num_hits) for name, parts in limits.items()}
+                limits[name].append(self._limits(targets, old_scores, new_scores[name], k))
+        offsets = {name: _offset(torch.cat(chunks), num_hits) for name, chunks in limits.items()}
         ranks = {name: np.full(len(self.data.ids), metrics.MISS) for name in self.names}
-        for events, targets, shown, new_scores in self._scores():
+        # Second pass: ranks with the offset. Scores are computed again, as storing them takes (events, ids) numbers.
+        for events, targets, old_scores, new_scores in self._scores():
             for name in self.names:
-                scores = shown.index_copy(1, self.new_ids, new_scores[name] + offsets[name])
+                scores = old_scores.index_copy(1, self.new_ids, new_scores[name] + offsets[name])
                 is_shown = scores.gather(1, targets[:, None])[:, 0] > -torch.inf
                 of_targets = metrics.ranks(scores.numpy(), targets.numpy())
                 ranks[name][events] = np.where(is_shown.numpy(), of_targets, metrics.MISS)
@@ -92,8 +96,8 @@ class NewItemBaselines:
     def _scores(self) -> Iterator[tuple[Index, Tensor, Tensor, dict[str, Tensor]]]:
         """Yield events, their ids, (targets, ids) scores without new items, and (targets, new items) by baseline."""
         in_vocabulary = self.data.ids != UNKNOWN
-        known, events = self.data.keep(in_vocabulary), np.flatnonzero(in_vocabulary)
-        windows = Windows(known, self.predictor.network.reach)
+        known_events, events = self.data.keep(in_vocabulary), np.flatnonzero(in_vocabulary)
+        windows = Windows(known_events, self.predictor.network.reach)
         column = self.column.numpy()[self.data.ids]
         counts = _RunningCounts(self.data, column, len(self.new_ids)) if self.data.timed else None
         for group in windows.groups(max(1, CELLS // max(len(self.predictor.vocabulary), MIN_SCORED))):
@@ -101,36 +105,38 @@ class NewItemBaselines:
             scored, target_ids = self.predictor.scores(windows, group)
             scores = torch.from_numpy(scored.scores)
             targets = torch.from_numpy(target_ids)
+            # Score of a new item = weighted mean of the scores of its nearest trained items.
             new_scores = {NEAREST: scores[:, self.trained_ids].clamp(min=_LOWEST) @ self.neighbours.T}
             if counts is not None:
                 new_scores[POPULARITY] = counts.before(self.data.times[events[positions + 1]]).add(0.1).log()
-            shown = torch.from_numpy(hide_seen(scored.scores, known, positions, self.exclusion))
-            is_hidden = shown[:, self.new_ids] == -torch.inf
+            old_scores = torch.from_numpy(hide_seen(scored.scores, known_events, positions, self.exclusion))
+            # Items of the session that the rule excludes are excluded for the baselines too.
+            is_hidden = old_scores[:, self.new_ids] == -torch.inf
             new_scores = {name: added.masked_fill(is_hidden, -torch.inf) for name, added in new_scores.items()}
-            yield events[positions + 1], targets, shown.index_fill(1, self.new_ids, -torch.inf), new_scores
+            yield events[positions + 1], targets, old_scores.index_fill(1, self.new_ids, -torch.inf), new_scores
 
-    def _limits(self, targets: Tensor, shown: Tensor, new_scores: Tensor, k: int) -> Tensor:
+    def _limits(self, targets: Tensor, old_scores: Tensor, new_scores: Tensor, k: int) -> Tensor:
         """Return the largest offset at which each trained target in the top k stays there, (such targets,)."""
         is_trained = self.column[targets] < 0
-        targets, shown, new_scores = targets[is_trained], shown[is_trained], new_scores[is_trained]
-        ranks = torch.from_numpy(metrics.ranks(shown.numpy(), targets.numpy()))
-        in_top = (ranks <= k) & (shown.gather(1, targets[:, None])[:, 0] > -torch.inf)
+        targets, old_scores, new_scores = targets[is_trained], old_scores[is_trained], new_scores[is_trained]
+        ranks = torch.from_numpy(metrics.ranks(old_scores.numpy(), targets.numpy()))
+        in_top = (ranks <= k) & (old_scores.gather(1, targets[:, None])[:, 0] > -torch.inf)
         highest = new_scores[in_top].topk(min(k, new_scores.shape[1]), dim=1).values
         # A target at rank r leaves the top k when k - r + 1 new items are ahead; columns count from 0.
         column = k - ranks[in_top].long()
         displacing = highest.gather(1, column.clamp(max=highest.shape[1] - 1)[:, None])[:, 0]
-        target_scores = shown[in_top].gather(1, targets[in_top][:, None])[:, 0]
+        target_scores = old_scores[in_top].gather(1, targets[in_top][:, None])[:, 0]
         return torch.where(column < highest.shape[1], target_scores - displacing, torch.inf)
 
     def _neighbours(self, is_new: Tensor) -> Tensor:
         """Return the weight of each trained item in the score of each new one, (new items, trained items)."""
-        known = self.predictor.known_items
-        assert known is not None
-        tokens, weights = map(torch.from_numpy, known.encoder.encode(known.items))
+        known_items = self.predictor.known_items
+        assert known_items is not None
+        tokens, weights = map(torch.from_numpy, known_items.encoder.encode(known_items.items))
         # Token 0 is the same for all items and says nothing.
         rows = torch.arange(len(tokens))[:, None].expand_as(tokens)[tokens > 0]
         entries = torch.stack([rows, tokens[tokens > 0]])
-        shape = len(tokens), known.encoder.num_tokens
+        shape = len(tokens), known_items.encoder.num_tokens
         features = torch.sparse_coo_tensor(entries, weights[tokens > 0], shape, check_invariants=False).coalesce()
         lengths = torch.sparse.sum(features * features, 1).to_dense().sqrt().clamp(min=1e-12)
         trained, new = ((is_new == value).nonzero()[:, 0] for value in (False, True))
@@ -139,9 +145,11 @@ class NewItemBaselines:
         for low in range(0, len(new), _ROWS):
             chunk = slice(low, low + _ROWS)
             vectors = features.index_select(0, new[chunk]).to_dense() / lengths[new[chunk], None]
+            # Cosine similarity: a sparse product, divided by both lengths.
             similarity = (trained_features @ vectors.T).T / lengths[trained]
             highest, index = similarity.topk(min(NEIGHBOURS, len(trained)), dim=1)
             fractions = highest.clamp(min=1e-6)
+            # Scatter the normalised similarities of the nearest items to their columns.
             matrix[chunk] = matrix[chunk].scatter(1, index, fractions / fractions.sum(1, keepdim=True))
         return matrix
 
@@ -168,6 +176,7 @@ class _RunningCounts:
     def before(self, times: Floats) -> Tensor:
         """Return (times, new items) counts of events before each time."""
         columns = np.arange(self.num_columns)
+        # Position of the first key of each item.
         first = np.searchsorted(self.keys, columns * (len(self.times) + 1))
         return torch.from_numpy(np.searchsorted(self.keys, self._keys(columns, times[:, None])) - first).float()
 
@@ -181,6 +190,7 @@ def _offset(limits: Tensor, num_hits: int) -> float:
     """
     if num_hits > len(limits) or not len(limits):
         return -_MAX_OFFSET
+    # Exactly the targets with a limit above the offset stay, so the num_hits-th highest limit decides.
     falling = limits.sort(descending=True).values
     # Ties count against the target, so the offset stays below the limit.
     return float((falling[max(num_hits - 1, 0)] - 1e-4).clamp(-_MAX_OFFSET, _MAX_OFFSET))

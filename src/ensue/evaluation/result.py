@@ -140,6 +140,7 @@ class Result:
         """Return a sentence on the recall of rare labels, if the rows have metrics by label."""
         labels = self.rows[0].notes.get("labels", {})
         texts = {label: values["texts"] for label, values in labels.items() if values["texts"]}
+        # A label is rare if it has fewer texts than a fraction of the mean per label.
         limit = RARE * sum(texts.values()) / max(len(texts), 1)
         rare = sorted((label for label in texts if texts[label] < limit), key=texts.__getitem__)
         if not rare:
@@ -203,6 +204,7 @@ class Result:
         for row in self.rows:
             cells = [escaped(row.title)]
             for name in names:
+                # LaTeX prints the sign in math mode, so the two numbers are set apart.
                 value, half = row.cell(name, "±").split("±")
                 bold = rf"\textbf{{{value}}}" if self._is_best(row, name) else value
                 cells.append(rf"{bold} $\pm$ {half}")
@@ -230,6 +232,7 @@ class Result:
     def _is_best(self, row: Row, name: str) -> bool:
         """Return whether a metric is the best of its column, as it is shown."""
         best = (min if name in ERRORS else max)(other.figures[name] for other in self.rows)
+        # Compare the rounded texts: values that look equal in the table are all marked as best.
         return figure(row.figures[name], name) == figure(best, name)
 
     def to_dict(self) -> Json:
@@ -255,4 +258,5 @@ def figure(value: float, name: str) -> str:
 
 def escaped(text: str) -> str:
     """Return text as LaTeX reads it."""
+    # Characters that LaTeX reads as commands; one pass, so that no replacement is escaped again.
     return re.sub(r"[\\~^±&%$#_{}]", lambda match: _LATEX[match[0]], text)

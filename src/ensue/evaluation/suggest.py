@@ -84,6 +84,7 @@ class ScoredSuggestions(Scored):
 
     def pooled(self, weights: Floats) -> Mapping[str, Floats]:
         """Return (draws,) BLEU and n-gram precisions over all weighted targets."""
+        # n-gram counts are added up over the targets before any ratio is taken.
         words = weights @ self.words
         precision = metrics.ngram_precision(words)
         content = metrics.ngram_precision(weights @ self.content)
@@ -136,6 +137,7 @@ class NextQueries(Examples[SuggestPredictor, ScoredSuggestions]):
         values = pl.Series("query", self.sessions.vocabulary.values, dtype=pl.String)
         self.true: pl.Series = values.gather(targets.astype(np.int64) - FIRST)
         self.num_units = len(self.sessions)
+        # A session of n queries has n - 1 targets.
         self.units: Index = np.repeat(np.arange(self.num_units), np.maximum(self.sessions.lengths - 1, 0))
         # Targets are sorted by session: the index of a target within its session.
         self.position: Index = np.arange(len(targets)) - np.searchsorted(self.units, self.units)
@@ -143,6 +145,7 @@ class NextQueries(Examples[SuggestPredictor, ScoredSuggestions]):
 
     def score(self, predictor: SuggestPredictor, component: str | None = None) -> ScoredSuggestions:
         """Suggest for every target by a predictor, or by one of its baselines."""
+        # A predictor without a network is one of its own baselines.
         name = predictor.model_name if component is None and predictor.schedule is None else component
         start = time.perf_counter()
         lists = predictor.suggest(self.histories, SHOWN, name)
@@ -164,6 +167,7 @@ class NextQueries(Examples[SuggestPredictor, ScoredSuggestions]):
         queries = placed(self.frame())
         best_lists = lists.frame.filter(pl.col("position") <= SHOWN)
         normalisation: Normalisation = "paper" if self.protocol == "paper" else self.first.metadata.normalisation
+        # Normalise foreign suggestions only if the targets are in normal form, or no comparison could match.
         if (normalise(self.true, normalisation) == self.true).all():
             best_lists = best_lists.with_columns(value=normalise(best_lists["value"], normalisation))
         first = pl.DataFrame({"query": queries}).join(
@@ -186,6 +190,7 @@ class NextQueries(Examples[SuggestPredictor, ScoredSuggestions]):
 
     def notes(self, runs: Sequence[ScoredSuggestions]) -> Json:
         """Return the metrics by length of the session and by presence of the pair of queries in training."""
+        # The last group holds all longer sessions.
         length = np.minimum(self.position, len(_LENGTHS) - 1)
         by_length = {label: length == number for number, label in enumerate(_LENGTHS)}
         return {
@@ -239,12 +244,15 @@ def _by_paper(sessions: Histories) -> Histories:
     """Return sessions under the paper's rules, whatever rules they were read with."""
     values = normalise(pl.Series("query", sessions.vocabulary.values, dtype=pl.String), "paper")
     vocabulary = Vocabulary(values)
+    # Map old ids to new ones: look up each normalised query once, then gather by event.
     ids = vocabulary.ids(values)[sessions.ids.astype(np.int64) - FIRST]
     recoded = replace(sessions, ids=ids, vocabulary=vocabulary)
+    # Number of words = number of spaces + 1.
     is_short = (values.str.count_matches(" ", literal=True) + 1 <= (PAPER_RULES.max_words or 0)) & (values != "")
     filtered = recoded.keep(is_short.to_numpy()[sessions.ids.astype(np.int64) - FIRST])
     owners = filtered.sequence_index()
     is_repeated = np.zeros(len(filtered.ids), np.bool_)
+    # An event repeats its predecessor if both the query and the session are equal.
     is_repeated[1:] = (filtered.ids[1:] == filtered.ids[:-1]) & (owners[1:] == owners[:-1])
     filtered = filtered.keep(~is_repeated)
     is_valid = (filtered.lengths >= PAPER_RULES.min_queries) & (filtered.lengths <= (PAPER_RULES.max_queries or np.inf))

@@ -50,6 +50,7 @@ _SANSR_PAPER = replace(_SANSR, decay=False, learning_rate=1e-3, epochs=30, patie
 MODELS = Models(
     "next",
     {
+        # Each row: class of the model, settings, schedule (None for baselines, which are counted in one pass).
         "hidan": ("models.hidan:HiDAN", HiDANSettings(), _HIDAN),
         "hidan-paper": ("models.hidan:HiDAN", HiDANSettings(loss="ce"), _HIDAN_PAPER),
         "hidan-nua": ("models.hidan:HiDAN", HiDANSettings(user_attention=False), _HIDAN),
@@ -87,7 +88,7 @@ MODELS = Models(
     },
 )
 SHARED = SharedSettings()
-"""What is set of every model beside its own settings."""
+"""Settings that all models share."""
 ABOUT: dict[str, tuple[str, str]] = {
     "hidan": ("cascades: attention over earlier users and their time gaps", "Wang & Li, IJCAI 2019"),
     "hidan-paper": ("HiDAN trained as in its paper and released code", "Wang & Li, IJCAI 2019"),

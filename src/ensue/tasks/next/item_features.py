@@ -67,7 +67,7 @@ Cells = tuple[npt.NDArray[np.int64], Vectors]
 
 @dataclass(frozen=True, eq=False)
 class ColumnEncoder:
-    """How one column becomes tokens.
+    """Encoder of one column into tokens.
 
     Attributes:
         name: the column.

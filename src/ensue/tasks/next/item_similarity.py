@@ -23,7 +23,7 @@ class ItemSimilarity:
 
     def __init__(self, vocabulary: Vocabulary, known_items: KnownItems | None, cooccurrence: Cooccurrence) -> None:
         self.source = "co-occurrence" if known_items is None else "features"
-        """Where similarities come from, for people."""
+        """Name of the source of similarities, for messages."""
         self.num_ids = num_ids = len(vocabulary)
         self._features: csr_array | None = None
         if known_items is None:

@@ -101,7 +101,7 @@ class CountsToo(Finishes, Protocol):
     """Such a model that can do without its network."""
 
     idle: bool
-    """Whether ``finish`` left the network out because it does not improve on held-out data."""
+    """True if ``finish`` left the network out because it does not improve on held-out data."""
 
 
 class Memory(Protocol):

@@ -1,4 +1,4 @@
-"""What the networks of task ``next`` share beside their equations."""
+"""Base class and helpers of the networks of task ``next``."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from ensue.tasks.next.batch import Batch
 def following_ids(batch: Batch) -> Tensor:
     """Return (batch, time) the id that follows each target step, padding elsewhere."""
     following = torch.zeros_like(batch.ids)
+    # Targets are in row order, as a boolean mask selects them.
     following[batch.target_mask] = batch.targets.to(following.dtype)
     return following
 

@@ -187,8 +187,8 @@ def stored_data(summary: Mapping[str, Any]) -> list[str]:
         )
     if num:
         sessions = plural(num, "past session")
-        what = f"{sessions} (the latest {LATEST} events of each: ids and times, no names)"
-        lines.append(f"- {what} in `baselines.safetensors`, replayed by updates.")
+        content = f"the latest {LATEST} events of each: ids and times, no names"
+        lines.append(f"- {sessions} ({content}) in `baselines.safetensors`, replayed by updates.")
     lines.append(
         "- the latest sessions of each item, as sets of ids, for VS-kNN, and a 64-bit fingerprint of each session, to "
         "detect test sessions that are in the training data, in `baselines.safetensors`."

@@ -270,9 +270,9 @@ class SANSRSettings(Settings):
 
 
 FACTORS_SCHEDULE = Schedule(epochs=30, batch_size=128, weight_decay=0.0, monitor="mrr", patience=3)
-"""How BPR-MF is trained."""
+"""Training schedule of BPR-MF."""
 FPMC_SCHEDULE = replace(FACTORS_SCHEDULE, learning_rate=0.01)
-"""How FPMC is trained: at the rate that session papers give it."""
+"""Training schedule of FPMC, with the learning rate of papers on sessions."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -65,23 +65,9 @@ from ensue.tasks.next.models.hidan import HiDAN
 from ensue.tasks.next.settings import CascadeBlendSettings, CountingSettings, HiDANSettings
 from ensue.vocabulary import FIRST
 
-CASCADE_FEATURES = (
-    "network",
-    "near",
-    "far",
-    "alike",
-    "near high",
-    "far high",
-    "alike high",
-    "frequent",
-    "length",
-    *CLOCKS,
-)
-BASELINES: dict[str, type[Cooccurrence]] = {
-    "cooccurrence": Cooccurrence,
-    "markov": Markov,
-    "interpolated": Interpolated,
-}
+HIGH_SHARES = ("near high", "far high", "alike high")
+CASCADE_FEATURES = ("network", "near", "far", "alike", *HIGH_SHARES, "frequent", "length", *CLOCKS)
+BASELINES = dict[str, type[Cooccurrence]](cooccurrence=Cooccurrence, markov=Markov, interpolated=Interpolated)
 FEATURES = (*CASCADE_FEATURES, *BASELINES)
 """Features of the mixture, in the order of its weights."""
 START = (0.2, 0.6, 0.2, 0.4, 0.2, 0.2, 0.0, 0.8, 0.0, 0.3, 0.2, 0.2, 0.2, 0.1) + len(BASELINES) * (0.0,)
@@ -260,11 +246,8 @@ class CascadeBlend(nn.Module):
         # Each feature is a view of one row of the table and is written in place.
         features = dict(zip(FEATURES, table, strict=True))
         features["network"].copy_(network[:, columns])
-        for name, memory_scores in (
-            ("near", co_participation.near),
-            ("far", co_participation.far),
-            ("alike", neighbours),
-        ):
+        timed, untimed, _ = co_participation
+        for name, memory_scores in (("near", timed), ("far", untimed), ("alike", neighbours)):
             # Stored entries of a sparse row lie next to each other: each is divided by the sum of its row.
             row_sums = np.maximum(memory_scores @ np.ones(memory_scores.shape[1]), 1e-30)
             share = memory_scores.data / np.repeat(row_sums, np.diff(memory_scores.indptr))

@@ -67,6 +67,7 @@ class BERT4Rec(ItemNetwork):
     def encode(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return the state of a mask behind each target step, (targets, dim), and its weights, (batch, time, time)."""
         rows, steps = batch.target_mask.nonzero(as_tuple=True)
+        # One position is for the mask, one for the latest event: max_length - 2 earlier events remain.
         starts = (steps - self.settings.max_length + 2).clamp(min=0)
         lengths = steps - starts + 1
         # Row i holds the events starts[i] to steps[i] of its history, then the mask.

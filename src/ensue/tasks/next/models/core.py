@@ -55,7 +55,7 @@ HALVES = (1_000, 16_000)
 RECENT = 0.5
 """Share of a forecast in a stream that goes to the items in proportion to how often they came lately."""
 FADED = 1e-3
-"""What has faded to less than so many events is no longer recent."""
+"""Decayed counts below this number of events are no longer recent."""
 
 
 class CORE(ItemNetwork):
@@ -117,6 +117,7 @@ class CORE(ItemNetwork):
         if float(latest.sum()) > 0:
             mean = functional.normalize((latest * functional.normalize(self.items.weight[:first], dim=1)).sum(0), dim=0)
             weights = self.items.weight.data[first:]
+            # Half the direction is the mean of recent items, half is random; lengths stay as drawn.
             placed = functional.normalize(mean + functional.normalize(weights, dim=1), dim=1)
             weights.copy_(placed * weights.norm(dim=1, keepdim=True))
 
@@ -131,6 +132,7 @@ class CORE(ItemNetwork):
         now = max(latest, float(times.max())) if num_events else float(times.max())
         passed = float(len(ids))
         if num_events and latest > first:
+            # Events per second so far times the seconds since the latest event: the events that a silence stands for.
             passed = max(passed, (now - latest) * num_events / (latest - first))
         first = first if num_events else float(times.min())
         self.pace.copy_(torch.tensor([num_events + len(ids), first, now], dtype=torch.float64))
@@ -139,6 +141,7 @@ class CORE(ItemNetwork):
 
     def contexts(self, vectors: Tensor, visible: Tensor, distance: Tensor) -> Tensor:
         """(batch, time, dim) every event in the light of those before it: attention and feed-forward part."""
+        # (batch, time, dim) to (batch, heads, time, dim / heads).
         shape = (*vectors.shape[:2], self.settings.heads, -1)
         normed = self.before(vectors)
         queries, keys, values = (
@@ -157,6 +160,7 @@ class CORE(ItemNetwork):
         time = batch.ids.shape[1]
         dim = self.settings.dim
         steps = torch.arange(time, device=batch.ids.device)
+        # (step, event) distances; one bias per distance is gathered from by_distance.
         distance = (steps[:, None] - steps[None, :]).clamp(0, self.settings.max_length - 1)
         visible = band(time, reach=self.settings.max_length, own=True, device=batch.ids.device) & batch.mask[:, None, :]
         items = self.dropout(self.items(batch.ids))
@@ -168,6 +172,7 @@ class CORE(ItemNetwork):
     def candidates(self, ids: Tensor | slice) -> Tensor:
         """(…, dim + counts) unit vectors of items and logarithms of their counts, over the temperature."""
         vectors = self.items.rows(ids)
+        # Logarithms of counts are columns of the candidates, so that `prior` weighs them within the product.
         ever = self.items.sampler.totals[ids].log()[..., None]
         columns = [functional.normalize(vectors, dim=-1), ever, self.lately[ids].log1p()]
         return torch.cat(columns, dim=-1) / self.settings.temperature
@@ -211,7 +216,7 @@ class CORE(ItemNetwork):
         return ShortItems.of(table, factors, counts @ self.prior / self.settings.temperature)
 
     def product(self, batch: Batch) -> Product:
-        """What :meth:`forward` multiplies, and mixes in a stream; no table of all items is made for it."""
+        """Return the product behind :meth:`forward`, and what it mixes in a stream, without a table of all items."""
         sessions, weights = self.encode(batch)
         return Product(self.with_prior(sessions), self.candidates, None, (weights,), lately=self._recent())
 
@@ -234,6 +239,7 @@ class CORE(ItemNetwork):
         ids, share = self._lately.get((self.lately,))
         if not len(ids):
             return scores
+        # Normalise first: a mixture of probabilities needs log probabilities.
         scores = scores - scores.logsumexp(1, keepdim=True) + math.log(1 - RECENT)
         return scores.index_copy(1, ids, torch.logaddexp(scores[:, ids], share))
 
@@ -290,8 +296,10 @@ class FusedCORE:
 
     def sessions(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Compute :meth:`ensue.tasks.next.models.core.CORE.encode`."""
-        (rows, time), dim = batch.ids.shape, self.prepared.dimensions["dim"]
-        sessions, weights = torch.empty(rows, time, dim), torch.zeros(rows, time, time)
+        rows, time = batch.ids.shape
+        # The kernel fills only the steps of real events; attention weights of padding stay 0.
+        sessions = torch.empty(rows, time, self.prepared.dimensions["dim"])
+        weights = torch.zeros(rows, time, time)
         kernels.call(
             "sessions", self.prepared, ids=batch.ids.contiguous(), lengths=batch.mask.sum(1), sessions=sessions,
             weights=weights,

@@ -70,7 +70,7 @@ def alignment_scores(query: Tensor, keys: Tensor, covered: Tensor, project: Tens
 
 
 class _AlignmentScores(torch.autograd.Function):
-    """Keeps what it was given and makes the (batch, time, dim) in between anew on the way back."""
+    """Alignment scores that recompute the (batch, time, dim) intermediate in the backward pass to save memory."""
 
     @staticmethod
     def forward(ctx: Context, query: Tensor, keys: Tensor, covered: Tensor, project: Tensor, vector: Tensor) -> Tensor:
@@ -83,6 +83,7 @@ class _AlignmentScores(torch.autograd.Function):
         query, keys, covered, project, vector = ctx.saved_tensors
         inside = (covered @ project.T).add_(keys).add_(query[:, None]).tanh_()
         vector_grad = grad.flatten() @ inside.flatten(0, 1)
+        # The derivative of tanh is 1 - tanh^2.
         errors = inside.square_().neg_().add_(1).mul_(grad[:, :, None]).mul_(vector)
         project_grad = errors.flatten(0, 1).T @ covered.flatten(0, 1)
         return errors.sum(1), errors, errors @ project, project_grad, vector_grad
@@ -144,8 +145,10 @@ class CYANRNN(ItemNetwork):
         Returns:
             The decoder's states and what it looked at, (batch, time, dim) each; the weights, (batch, time, time).
         """
-        (size, time), dim = mask.shape, states.shape[2]
+        size, time = mask.shape
+        dim = states.shape[2]
         lengths = (mask * torch.arange(1, time + 1, device=mask.device)).amax(1)
+        # Longest first: the cascades that continue are the first rows.
         order = lengths.argsort(descending=True, stable=True)
         inputs_by_step = (self.align_key(states), self.cover_key(states), states, self.decode_input(inputs), mask)
         sorted_inputs = tuple(tensor[order] for tensor in inputs_by_step)
@@ -153,13 +156,14 @@ class CYANRNN(ItemNetwork):
         past = states.new_zeros(size, 0, self.settings.coverage + 1)
         begin = 0
         stages = [states.new_zeros(size, 0, 2 * dim + time)]
-        for end in sorted(set(lengths.tolist()) - {0}):  # whoever is over is followed no further
+        for end in sorted(set(lengths.tolist()) - {0}):  # ended cascades leave the batch
             active = int((lengths >= end).sum())
             step_inputs = tuple(tensor[:active, :end] for tensor in sorted_inputs)
             rows, decoded, past = self._follow(step_inputs, decoded[:active], past[:active], begin)
             stages.append(functional.pad(rows, (0, time - end, 0, 0, 0, size - active)))
             begin = end
         stages.append(states.new_zeros(size, time - begin, 2 * dim + time))
+        # The inverse permutation restores the order of the batch.
         all_steps = torch.cat(stages, dim=1)[order.argsort()]
         all_decoded, all_summed, all_weights = torch.split(all_steps, [dim, dim, time], dim=2)
         return all_decoded, all_summed, all_weights
@@ -167,7 +171,7 @@ class CYANRNN(ItemNetwork):
     def _follow(
         self, step_inputs: tuple[Tensor, ...], decoded: Tensor, past: Tensor, begin: int
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Some steps of cascades that are all so long.
+        """Run some steps of cascades that have not ended before them.
 
         Args:
             step_inputs: (batch, end, …) keys of alignment and coverage, the encoder's states, what is read, the mask.
@@ -179,6 +183,7 @@ class CYANRNN(ItemNetwork):
             (batch, end - begin, 2 x dim + end) state, what was looked at, and weights; the state and ``past`` to go on.
         """
         keys, cover_keys, states, inputs, mask = step_inputs
+        # Projections of the same input are concatenated, so that each step does one product instead of three.
         from_state = torch.cat([self.align_state.weight, self.cover_state.weight, self.decode_state.weight])
         from_past = torch.cat([self.cover_last.weight, self.cover_weight.weight], dim=1)
         sizes = [self.settings.dim, self.settings.coverage, self.settings.dim]

@@ -37,6 +37,7 @@ class SwiGLU(nn.Module):
 
     def __init__(self, dim: int) -> None:
         super().__init__()
+        # Three matrices of this width have as many parameters as two of the usual 4 * dim.
         hidden = 8 * dim // 3
         self.gate = nn.Linear(dim, hidden, bias=False)
         self.linear = nn.Linear(dim, hidden, bias=False)

@@ -100,6 +100,7 @@ class FPMC(ItemNetwork):
         weights = equal_weights(batch.mask, self.settings.max_length, self.items.weight.dtype)
         user = weights @ self.items(batch.ids)[..., : self.settings.dim]
         latest = self.latest(batch.ids[batch.target_mask])
+        # The identity puts weight 1 on the event of the step.
         on_latest = torch.eye(weights.shape[1], dtype=weights.dtype, device=weights.device) * batch.mask[:, None, :]
         return torch.cat([user[batch.target_mask], latest], dim=1), (weights + on_latest) / 2
 
@@ -110,6 +111,7 @@ class FPMC(ItemNetwork):
         target = self.items(batch.targets)
         negatives = self.items(negative_ids)
         differences = (sessions * target).sum(1, keepdim=True) - (negatives @ sessions[:, :, None])[:, :, 0]
+        # A negative that equals the target makes no pair.
         pairs = (negative_ids != batch.targets[:, None]).to(differences.dtype)
         criterion = -(functional.logsigmoid(differences) * pairs).sum() / pairs.sum().clamp(min=1)
         touched = sessions.square().sum(1) + target.square().sum(1) + negatives.square().sum(2).mean(1)

@@ -54,6 +54,7 @@ def bpr_max(target: Tensor, negative: Tensor, hidden: Tensor, regularisation: fl
         The mean over targets; one without negatives counts 0.
     """
     target, negative = functional.elu(target), functional.elu(negative)
+    # A hidden negative gets the lowest finite score, because -inf would give NaN gradients.
     shares = negative.masked_fill(hidden, torch.finfo(negative.dtype).min).log_softmax(1)
     pairs = (shares + functional.logsigmoid(target - negative)).masked_fill(hidden, torch.finfo(negative.dtype).min)
     squares = (shares.exp() * negative.square()).masked_fill(hidden, 0.0).sum(1)
@@ -94,7 +95,7 @@ class GRU4Rec(ItemNetwork):
         return self.items.product(*self.encode(batch))._replace(bias=self.bias)
 
     def loss(self, batch: Batch) -> Tensor:
-        """The loss of the settings, a mean over the targets; outside training ``ce`` is over the whole catalogue."""
+        """Return the loss of the settings, a mean over targets; outside training ``ce`` covers the whole catalogue."""
         settings = self.settings
         targets = batch.targets
         sessions, _ = self.encode(batch)
@@ -102,12 +103,15 @@ class GRU4Rec(ItemNetwork):
             return item_loss(sessions, self.items.rows(ALL_IDS), targets, self.bias)
         negatives = self.items.sampler.draw(settings.negatives)
         target_scores = (sessions * self.items(targets)).sum(1, keepdim=True) + self.bias[targets, None]
+        # All targets of the batch share the negatives: one product gives (targets, negatives).
         negative_scores = torch.addmm(self.bias[negatives], sessions, self.items(negatives).T)
         same = negatives == targets[:, None]
         if settings.loss == "bpr-max":
             return bpr_max(target_scores, negative_scores, same, settings.regularisation)
+        # logQ correction: subtract the logarithm of the expected number of draws.
         expected = settings.logq * (self.items.sampler.shares()[negatives] * settings.negatives).clamp(min=1e-30).log()
         negative_scores = (negative_scores - expected).masked_fill(same, -torch.inf)
+        # The target is class 0 of a softmax over itself and the negatives.
         scores = torch.cat([target_scores, negative_scores], dim=1)
         loss: Tensor = (scores.logsumexp(1) - target_scores[:, 0]).mean()
         return loss

@@ -133,11 +133,12 @@ class HiDAN(ItemNetwork):
         """Eqs. 5-6: (batch, time, dim) users aware of their context."""
         if not self.settings.user_attention:
             return context
+        # lerp(context, users, gate) = (1 - gate) context + gate users.
         gate = torch.sigmoid(self.gate_own(users) + self.gate_context(context))
         return torch.lerp(context, users, gate)
 
     def ages(self, times: Tensor) -> Tensor:
-        """The interval of every pair: (batch, step, event) whole numbers in [0, intervals]; 0 only at age 0.
+        """Return the interval of every pair, (batch, step, event) integers in [0, intervals]; 0 only at age 0.
 
         Args:
             times: (batch, time) seconds since the cascade began.
@@ -176,6 +177,8 @@ class HiDAN(ItemNetwork):
         if not self.settings.time_decay:
             scores = (self._important(fused) @ self.importance_score)[:, None, :].expand(visible.shape)
         else:
+            # Step i gathers, for each event, the score at its age: index (batch, step, event) into (batch, ages,
+            # event).
             scores = self.by_age(fused).transpose(1, 2).gather(1, self.ages(times))
         return masked_softmax(scores, visible)
 
@@ -191,11 +194,12 @@ class HiDAN(ItemNetwork):
         what lies outside the window, is 0. With ``cosine`` they are the same up to a factor a row.
         """
         fused, _, influence = self._read(batch)
+        # Products of each user with every event of its cascade, (batch, user, event).
         products = self.output.weight[batch.ids] @ fused.transpose(1, 2)
         return torch.cat([torch.zeros_like(influence[:, :1]), influence[:, :-1] * products[:, 1:]], dim=1)
 
     def _read(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
-        """Users aware of their context, (batch, time, dim), and both attentions."""
+        """Return users with their context, (batch, time, dim), and both attentions."""
         users = self.embed(batch.ids)
         dependency = self.dependency(users, batch.mask)
         fused = self.fuse(users, dependency @ users)
@@ -218,9 +222,13 @@ class HiDAN(ItemNetwork):
 
     def _compiled(self, batch: Batch) -> Tensor:
         """Return Eq. 9 at the target steps as :meth:`encode` does, unscaled, without a weight for every pair."""
-        settings, lengths, (rows, time) = self.settings, batch.mask.sum(1), batch.ids.shape
+        settings = self.settings
+        lengths = batch.mask.sum(1)
+        rows, time = batch.ids.shape
         window = settings.window or time + 1
+        # Positions in the (batch, time) table read row after row, as the kernel numbers events.
         target_index = batch.target_mask.flatten().nonzero()[:, 0]
+        # Dropout masks of the table rows and of the four dense outputs.
         shapes = (torch.Size((rows * time, width)) for width in (settings.table_dim, *4 * (settings.dim,)))
         earlier = Band(lengths, window - 1, own=False)
         seen = Band(lengths, window, own=True)

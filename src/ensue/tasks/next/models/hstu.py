@@ -65,8 +65,10 @@ class HSTUBlock(nn.Module):
         # (rows, time, dim) to (rows, heads, time, dim / heads).
         heads = [projected.view(rows, time, self.heads, -1).transpose(1, 2) for projected in (values, queries, keys)]
         steps = torch.arange(time, device=events.device)
+        # Biases by distance in events and by bucket of the time between them are added.
         bias = self.by_distance[(steps[:, None] - steps).clamp(min=0)] + self.by_time[buckets]
         scores = heads[1] @ heads[2].mT + bias[:, None]
+        # Pointwise attention has no softmax: weights are divided by the number of visible events.
         num_visible = mask.sum(-1, keepdim=True).clamp(min=1)
         weights = functional.silu(scores) * (mask / num_visible)[:, None]
         mixed = (weights @ heads[0]).transpose(1, 2).reshape(rows, time, dim)
@@ -87,6 +89,7 @@ class HSTU(SASRec):
         """Return the states, (rows, time, dim), and the shares of the last block's |weights|, (rows, time, time)."""
         mask = band(batch.ids.shape[1], reach=None, own=True, device=batch.ids.device) & batch.mask[:, None, :]
         seconds = (batch.times[:, :, None] - batch.times[:, None, :]).clamp(min=0)
+        # Logarithmic buckets: each doubles the time between two events.
         buckets = (seconds + 1).log2().floor().long().clamp(max=NUM_BUCKETS - 1)
         events = self.embed(batch.ids)
         weights = events.new_empty(0)

@@ -69,6 +69,7 @@ class NARM(ItemNetwork):
         """Return B c of Eqs. 9-10 at the target clicks, (targets, dim), and shares of |a_ij|, (batch, time, time)."""
         states: Tensor = self.gru(self.dropout_items(self.items(batch.ids)))[0]
         scores = additive_scores(self.query(states), self.key(states), self.vector, self.settings.max_length)
+        # Global and local encoder of Eq. 8: the last state, and the attention-weighted sum of all states.
         concatenated = torch.cat([states, scores @ states], dim=2)[batch.target_mask]
         sessions: Tensor = self.bilinear(self.dropout_session(concatenated))
         return sessions, absolute_shares(scores, batch.mask)

@@ -89,6 +89,7 @@ class Recurrent(ItemNetwork):
         self.dropout = Dropout(settings.dropout)
         initialise(self)
         with torch.no_grad():
+            # The last input is always 1, so its weights are the biases; they start at 0.
             biases = self.cell.get_parameter("weight_ih_l0")[:, -1].zero_()
             if settings.cell == "lstm":
                 biases[dim : 2 * dim] = 1.0  # gates stand in the order input, forget, cell, output
@@ -108,6 +109,7 @@ class Recurrent(ItemNetwork):
         Returns:
             (batch, time, time) weights.
         """
+        # A strictly lower triangle: a state attends to earlier states only.
         visible = band(mask.shape[1], reach=None, own=False, device=mask.device) & mask[:, None, :]
         return masked_softmax(states @ states.transpose(1, 2), visible)
 

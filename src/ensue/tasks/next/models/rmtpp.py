@@ -58,6 +58,7 @@ def total_hazard(log_rate: Tensor, trend: Tensor, hours: Tensor) -> Tensor:
     """
     grown = trend * hours
     small = grown.abs() < SMALL
+    # Taylor series of (e^x - 1) / x, because the closed form divides by 0 at x = 0.
     series = 1 + grown / 2 * (1 + grown / 3 * (1 + grown / 4 * (1 + grown / 5)))
     exact = torch.expm1(grown) / grown.masked_fill(small, 1.0)
     return log_rate.exp() * hours * torch.where(small, series, exact)
@@ -69,7 +70,7 @@ def log_density(log_rate: Tensor, trend: Tensor, hours: Tensor) -> Tensor:
 
 
 def delay(log_rate: Tensor, trend: Tensor, share: float) -> Tensor:
-    """Hours within which the next event comes in this share of the cases in which one comes.
+    """Return the hours within which the next event comes in this share of the cases in which one comes.
 
     F(d) = share F(oo) gives H(d) = -log(1 - share F(oo)) = m e^a, and d = log(1 + w m) / w.
 
@@ -78,10 +79,12 @@ def delay(log_rate: Tensor, trend: Tensor, share: float) -> Tensor:
         trend: (1,) or (…) float64.
         share: in (0, 1); 0.5 is the median.
     """
+    # The probability that any event follows: below 1 if the intensity falls.
     ever = torch.where(trend < 0, -torch.expm1(log_rate.exp() / trend.clamp(max=-torch.finfo(trend.dtype).tiny)), 1.0)
     flat = -torch.log1p(-share * ever) * (-log_rate).exp()  # m: the delay if the rate stayed as it is
     grown = trend * flat
     small = grown.abs() < SMALL
+    # Taylor series of log(1 + x) / x near 0.
     series = 1 - grown * (1 / 2 - grown * (1 / 3 - grown * (1 / 4 - grown / 5)))
     exact = torch.log1p(grown) / grown.masked_fill(small, 1.0)
     return flat * torch.where(small, series, exact)
@@ -114,11 +117,12 @@ class RMTPP(ItemNetwork):
             self.cell.get_parameter("weight_ih_l0")[:, -1].zero_()
 
     def ages(self, times: Tensor) -> Tensor:
-        """The interval of each gap since the event before: (batch, time) in [0, intervals]; 0 only for no gap.
+        """Return the interval of each gap since the event before, (batch, time) in [0, intervals]; 0 only for no gap.
 
         Args:
             times: (batch, time) seconds since the cascade began.
         """
+        # Ceiling: interval 0 is a gap of 0, the last one holds all longer gaps.
         width = self.settings.max_hours * HOUR / self.settings.intervals
         gaps = torch.diff(times, dim=1, prepend=times[:, :1]).clamp(min=0)
         return torch.ceil(gaps / width).clamp(max=self.settings.intervals).long()
@@ -137,7 +141,7 @@ class RMTPP(ItemNetwork):
 
     @torch.no_grad()
     def next_time(self, states: Tensor, share: float = 0.5) -> Tensor:
-        """Seconds from the latest event within which the next one comes, in this share of the cases in which one does.
+        """Return the seconds within which the next event comes, in this share of the cases in which one comes.
 
         Args:
             states: (…, dim) from :meth:`states`.
@@ -168,6 +172,7 @@ class RMTPP(ItemNetwork):
         hours = torch.diff(batch.times, dim=1)[followed].double() / HOUR
         trend = self.output_trend.double()
         is_observed = hours <= self.settings.max_hours
+        # Gaps beyond max_hours are censored: only the survival up to it counts.
         hours = hours.clamp(SHORTEST, self.settings.max_hours)
         came_then = -log_density(log_rate, trend, hours)
         not_yet = total_hazard(log_rate, trend, hours)

@@ -133,7 +133,7 @@ class SANSR(ItemNetwork):
         return items
 
     def _prefixes(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """The paper's form: a row a prefix, its latest ``length`` clicks, the latest at the end.
+        """Encode as the paper does: one row per prefix with its latest ``length`` clicks, the latest at the end.
 
         Prefixes of like length share a tensor (up to 8 clicks, 16, 32, …), so that few of its rows are padding.
         """
@@ -159,7 +159,7 @@ class SANSR(ItemNetwork):
         return sessions, attention
 
     def _latest(self, batch: Batch, row: Tensor, event_steps: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The vector of the last of some events, their weights (a mean over heads), and which of them are there.
+        """Return the vector of the last of some events, their weights (a mean over heads), and their mask.
 
         Args:
             batch: with the events.
@@ -179,12 +179,12 @@ class SANSR(ItemNetwork):
         return vectors[:, -1], weights[:, :, -1].mean(1).detach(), mask
 
     def _distances(self) -> Tensor:
-        """(length, dim) the vector of each distance from the target click, 0 first."""
+        """Return the vector of each distance from the target click, (length, dim), distance 0 first."""
         distances: Tensor = self.positions.weight * self.settings.dim**0.5
         return distances
 
     def _one_pass(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """One block for every target click of a session at once; equal to :meth:`_prefixes`."""
+        """Encode all target clicks of a session at once by one block; equal to :meth:`_prefixes`."""
         (block,) = self.blocks
         assert isinstance(block, SANSRBlock)
         time = batch.ids.shape[1]
@@ -196,16 +196,19 @@ class SANSR(ItemNetwork):
         scale = block.before.weight
         shift = block.before.bias
         item, position = (tensor - tensor.mean(-1, keepdim=True) for tensor in (items, position_vectors))
+        # Variance of item + position without their sum: |a + b|^2 = |a|^2 + 2ab + |b|^2, both centred.
         squares = item.square().sum(-1)[..., None] + 2 * item @ position.T + position.square().sum(-1)
         deviation = (squares / dim + block.before.eps).rsqrt()  # (batch, event, distance)
 
         steps = torch.arange(time, device=batch.ids.device)
+        # Each (step, event) pair gathers the deviation at its distance.
         distance = (steps[:, None] - steps[None, :]).clamp(0, length - 1)  # (step, event)
         shape = (len(batch.ids), time, time)
         inverse = deviation.gather(2, distance.T.expand(shape)).transpose(1, 2)[:, None]  # (batch, 1, step, event)
         queries = block.split(block.query(block.before(latest)))
         keys, values = (block.split(tensor(item * scale)) for tensor in (block.key, block.value))
         place_keys, place_values = (block.split(tensor(position * scale)) for tensor in (block.key, block.value))
+        # Scores split into a part of the item and a part of the position.
         by_distance = queries @ place_keys.transpose(-1, -2)  # (batch, heads, step, distance)
         score_shape = (*queries.shape[:2], time, time)
         scores = (
@@ -218,6 +221,7 @@ class SANSR(ItemNetwork):
 
         scaled = weights * inverse
         event = steps[:, None] - torch.arange(length, device=batch.ids.device)  # (step, distance)
+        # Reorder weights by distance, so that position values are summed by one product.
         placed = scaled.gather(3, event.clamp(min=0).expand(*queries.shape[:3], length)) * (event >= 0)
         heads = scaled @ values + placed @ place_values + block.split(block.value(shift)[None])
         fed: Tensor = block.feed(block.join(heads)[batch.target_mask], latest[batch.target_mask])

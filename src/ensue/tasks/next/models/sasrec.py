@@ -182,6 +182,7 @@ class SASRec(ItemNetwork):
         if self.settings.loss != "bce":
             return self.items.loss(queries, batch.targets)
         negatives = draw_unseen(session_ids(batch), self.items.num_embeddings, 1)[:, 0]
+        # One negative outside the session per target, as in the paper.
         scores = (queries * self.items.rows(batch.targets)).sum(1)
         negative_scores = (queries * self.items.rows(negatives)).sum(1)
         return -(functional.logsigmoid(scores) + functional.logsigmoid(-negative_scores)).sum() / max(1, len(scores))

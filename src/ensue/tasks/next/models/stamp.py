@@ -71,7 +71,9 @@ class STAMP(ItemNetwork):
         mask = batch.mask
         items = self.items(batch.ids)
         visible = band(mask.shape[1], reach=length, own=True, device=mask.device) & mask[:, None, :]
+        # The mean up to each step, by one product with equal weights.
         means = masked_mean(visible, items.dtype) @ items
+        # Eq. 7: attention by the event, the latest click and the mean of the session.
         scores = additive_scores(self.latest(items) + self.mean(means), self.event(items), self.vector, length)
         summed = (scores @ items)[batch.target_mask]
         sessions: Tensor = self.session_cell(summed).tanh() * self.latest_cell(items[batch.target_mask]).tanh()

@@ -34,10 +34,10 @@ from ensue.tasks.next.training_data import Exclusion
 from ensue.vocabulary import FIRST, PADDING
 
 PROBED_FOR_TOTALS = 8
-"""For the total alone half the candidates of one in so many lists will do. At a million items the logarithm is off by
-.033 then, and by .029 with all (``benchmarks/serving_at_size.py``)."""
+"""For the total alone half the candidates, from a fraction of the lists (1 / this number), suffice. At a million items
+the error of the logarithm is then .033, and .029 with all (``benchmarks/serving_at_size.py``)."""
 MAX_WIDENED = 1024
-"""Candidates that are looked for at most where a filter rules out most of what would be found."""
+"""Maximum number of candidates to search for where a filter rules out most of them."""
 QUERIES = 256
 """Histories for which an index is measured."""
 

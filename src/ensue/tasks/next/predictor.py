@@ -214,7 +214,7 @@ class NextPredictor(NextState):
         """Count and train, yielding a report a step; the predictor can be used once the loop is over.
 
         Without ``valid`` the last tenth of ``data`` is held out for early stopping and to choose between models;
-        then, unless ``refit`` is off, the network is trained anew on all of it for as many epochs as were best.
+        then, unless ``refit`` is off, the network is trained again on all of it for the best number of epochs.
         Counting needs no held-out part. Of several ranks the first one alone counts the baselines, and can be saved.
 
         Args:
@@ -326,7 +326,7 @@ class NextPredictor(NextState):
         ]
 
     def learn(self, histories: Histories, context: Index | None = None) -> float:
-        """Take a few optimiser steps: every fresh event is learned once. Nothing is counted, nothing made anew.
+        """Take a few optimiser steps: every new event is trained on once. Counts and index stay as they are.
 
         The same state and data give the same bytes; ``metadata.steps`` numbers the steps.
 
@@ -363,7 +363,7 @@ class NextPredictor(NextState):
         exclude_seen: bool | None = None,
         rank_unknown: bool = False,
     ) -> list[Answer]:
-        """Return the ``k`` likeliest next values of each record, with the earlier events they leaned on.
+        """Return the ``k`` likeliest next values of each record, with the earlier events that they attended to.
 
         Values that the training data lacks are left out of a history and of ``Answer.in_vocabulary``; they are no
         choices unless ``rank_unknown`` is set. A history without a known value is answered with plain popularity.
@@ -527,7 +527,7 @@ class NextPredictor(NextState):
         )
 
     def index_items(self) -> None:
-        """Make the index of a large catalogue anew; training and updates do, and folders keep it.
+        """Rebuild the index of a large catalogue; training and updates do so, and folders store it.
 
         Nothing happens below :data:`ensue.tasks.next.item_index.LARGE` values, for models that score otherwise than by
         a product, and without the extra ``ann``: answers are exact then.

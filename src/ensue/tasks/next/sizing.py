@@ -38,7 +38,7 @@ def training_bytes(make: Callable[[int], nn.Module], num_ids: int, *, least: int
     by the rows that are touched has no gradient as large as itself; the copy is what a table becomes to rank by it.
 
     Args:
-        make: a network of so many ids.
+        make: returns a network for a number of ids.
         num_ids: the size that is asked about.
         least: the smallest number of ids that a network may have.
     """
@@ -95,7 +95,7 @@ def gigabytes(size: float) -> str:
 
 
 LARGE = 50_000
-"""Above so many values the softmax goes over a few drawn ones, unless the loss was set by hand."""
+"""Catalogues above this size are trained with sampled softmax, unless the loss was set by hand."""
 
 T = TypeVar("T")
 
@@ -108,7 +108,7 @@ def fitted_loss(settings: T, num_values: int) -> T:
 
 
 SHARE = 0.25
-"""A training that needs more than this of the memory there is says how much, and what to lower."""
+"""Fraction of free memory above which a training reports its need and the settings that lower it."""
 COPIES = 4
 """Blocks of ``CELLS`` scores that a check holds at once: scores, their order, and what is ruled out of them."""
 
@@ -153,7 +153,7 @@ def lines(state: NextState) -> Iterator[str]:
 
 
 def _widths(settings: object) -> str:
-    """``--set dim=128``, as the settings stand."""
+    """Return the width settings as options, such as ``--set dim=128``."""
     names = [name for name in ("dim", "table_dim") if getattr(settings, name, None)]
     return " ".join(f"--set {name}={getattr(settings, name)}" for name in names) or "--set"
 

@@ -111,7 +111,7 @@ class NextState(State[NextModel]):
         self.model: NextModel | None = None
         """The trained or counted module; ``None`` before the first fit."""
         self.counting: dict[str, Baseline] = {}
-        """The counting models that stand beside it, by name."""
+        """The baselines that are reported next to the model, by name."""
         self.length_delay = LengthDelayModel()
         """Length of histories and delay of the next event."""
         self.metadata: NextMetadata = NextMetadata(
@@ -121,7 +121,7 @@ class NextState(State[NextModel]):
         self.training_hashes = np.zeros(0, np.int64)
         """(histories,) fingerprints of what was learned, so that an evaluation finds what it tests among it."""
         self.reservoir = self.new_reservoir()
-        """A sample of past histories, which updates learn anew."""
+        """A sample of past histories, which updates train on again."""
         self.known_items: KnownItems | None = None
         """The item table; ``None`` where items have ids alone."""
         self.index: ItemIndex | None = None
@@ -136,13 +136,13 @@ class NextState(State[NextModel]):
     def keeps_histories(self) -> bool:
         """Whether single histories may stay in memory and in a folder, whole or as fingerprints: not by ``replay=0``.
 
-        Then blends are their networks alone, and VS-kNN does not stand beside a model.
+        Then blends are their networks alone, and VS-kNN is not among the baselines.
         """
         return bool(getattr(self.schedule or self.settings, "replay", 1))
 
     @property
     def baselines(self) -> tuple[str, ...]:
-        """The counting models that stand beside this one."""
+        """Names of the baselines that are reported next to this model."""
         return tuple(name for name in COUNTING if self.keeps_histories or name != "vsknn")
 
     def repeat_shares(self, exclusion: Exclusion = Exclusion.NONE) -> RepeatShares | None:

@@ -119,7 +119,7 @@ def _lengthen(state: NextState, name: str, rows: Tensor) -> None:
         return
     if tensor.dim() == 1:
         rows = tensor.data[FIRST:].min().expand(len(rows))  # as ``grow`` has it, the lowest bias of this moment
-    optimizer = state.optimizer  # which may come from the folder now, where the moments have the rows of before
+    optimizer = state.optimizer  # read from the folder if need be: its moments have the old rows
     tensor.data = _longer(tensor.data, rows)
     tensor.grad = None
     moments = optimizer.state.get(tensor, {}) if optimizer else {}
@@ -187,8 +187,8 @@ def observe(state: NextState, ids: Ids, times: Floats) -> None:
 def passes(state: NextState, data: Histories, replay: Reservoir | None = None) -> Iterator[Report]:
     """Welcome, count and learn new histories in one pass, as many remembered ones among them; a report a step.
 
-    The new ones then have their chance of being remembered. An index of a large catalogue stays as it is: whoever has
-    learned all that there is makes it anew (:func:`ensue.tasks.next.nearest.index_items`).
+    The new ones then have their chance of being remembered. An index of a large catalogue stays as it is: rebuild it
+    after the last update (:func:`ensue.tasks.next.nearest.index_items`).
 
     Args:
         state: of a trained predictor.

@@ -1,35 +1,34 @@
-"""Blend: what a trained network expects, what past sessions like this one held, and what comes again.
+"""Blend: a weighted sum of a trained network, similar past sessions, transitions, and repeats.
 
-A network generalises but blurs rare items; nearest neighbours remember them, and counts know what follows what and how
-far back stands what comes again, but neither knows anything else. They meet four times:
+A network generalises but blurs rare items; nearest neighbours remember rare items; counts know transitions and how
+often items repeat at each distance. They are combined in four ways:
 
-- A candidate's vector is CORE's, of length 1, plus ``lean`` times the mean of those that past sessions held beside it,
-  brought to length 1 again: what is read together moves together, and a rare item gains from those it was read with.
-- A candidate's score is ``scale`` times CORE's plus ``weight`` times ln(1 + its share among VS-kNN's neighbours /
-  ``FLOOR``): nothing for what no neighbour holds, more and more slowly beyond.
-- To that comes ``step`` times ln(1 + its share among what followed the latest event at once / ``STEP_FLOOR``). Shops
-  in which people go back and forth between a few items gain most. And ``mix`` times the logarithm of what interpolated
-  counts give it: with the other numbers at 0, that floor itself.
-- And for what the session itself holds a number by how far back it stands, of ``repeat``.
+- The vector of a candidate is CORE's unit vector plus ``lean`` times the mean vector of the items that past sessions
+  contain next to it, normalised again: co-occurring items move together, and rare items gain the most.
+- The score of a candidate is ``scale`` times CORE's score plus ``weight`` times ln(1 + share / ``FLOOR``), with its
+  share among VS-kNN's neighbours: 0 for an item that no neighbour contains, and concave above.
+- ``step`` times ln(1 + share / ``STEP_FLOOR``) is added, with its share among the direct followers of the latest event,
+  which helps most where people switch between a few items; and ``mix`` times the logarithm of interpolated counts.
+  With all other weights 0 the blend is that baseline.
+- Items of the session itself get a bias by their distance, ``repeat``.
 
-``lean`` is the one with the best NDCG@20 on the held-out part, at weight 1 of the network and of the neighbours. All
-other numbers are a conditional logit over the ``CANDIDATES`` that rank highest there, where the first ranks are
-decided: over the whole catalogue the likelihood is one of its tail. Where a likelihood-ratio test (Wilks 1938) cannot
-tell the sum from one without the network, the network is left out. Last, all numbers are multiplied by one, so that
-held-out targets are likeliest among the whole catalogue: no order changes, but what the values that only a history
-knows are compared with. After that all learn everything.
+``lean`` maximises NDCG@20 on the held-out part, with weight 1 of the network and of the neighbours. All other weights
+are those of a conditional logit over the ``CANDIDATES`` that rank highest there: over the whole catalogue the tail
+would dominate the likelihood. The network is left out unless a likelihood-ratio test (Wilks 1938) shows that it
+improves the sum. Finally all weights are multiplied by one factor, so that held-out targets are likeliest among the
+whole catalogue: it changes no order, but calibrates probabilities. Then all parts are trained on everything.
 
 =====================  =========================================================
 network                :class:`ensue.tasks.next.models.core.CORE`
 memory                 :class:`ensue.tasks.next.baselines.session_knn.VSKNN`
 following              :class:`ensue.tasks.next.baselines.counting.Markov`
 interpolated counts    :class:`ensue.tasks.next.baselines.interpolated.Interpolated`
-vectors that lean      ``Blend.table``
-the sum of scores      ``Blend.forward``
-the choice of numbers  ``Blend.finish``
+candidate vectors      ``Blend.table``
+sum of scores          ``Blend.forward``
+choice of weights      ``Blend.finish``
 =====================  =========================================================
 
-No paper's model; what it is better at than either part is measured by ``ensue compare``.
+The model is from no paper; ``ensue compare`` measures it against its parts.
 """
 
 from __future__ import annotations
@@ -254,7 +253,7 @@ class Blend(nn.Module):
 
     @torch.no_grad()
     def remember(self, histories: Histories) -> None:
-        """Add past sessions to the memory, and look again at what was held beside what."""
+        """Add past sessions to the memory, and recompute the mean vectors of co-occurring items."""
         self.memory.count(histories)
         vectors = functional.normalize(self.network.items.rows(ALL_IDS), dim=1).cpu()
         self.beside.copy_(_neighbour_means(self.memory.sessions, vectors))

@@ -1,7 +1,7 @@
-"""Cascade blend: what HiDAN expects, what past cascades hold, and when users take part.
+"""Cascade blend: a mixture of HiDAN, past cascades, times of activity, and baselines.
 
-Counting remembers every pair and generalises to none; HiDAN sees the whole cascade and who leaned on whom, and blurs
-what was seen once; neither looks at the clock. For every user there is what each of them knows:
+Counts remember every pair but do not generalise; HiDAN sees the whole cascade and attends to earlier users, but blurs
+rare events; neither reads the clock. Each user has these features:
 
 =====================  =======================================================================================
 network                HiDAN's score: a cosine over a temperature that is learned
@@ -21,20 +21,19 @@ interpolated
 no part has seen; HiDAN's scores are cosines here: on little data the lengths of vectors mostly tell how frequent a
 user is.
 
-Each floor is a mixture too, all weight on its share, so the blend can say what the best of them says, and two rules
-bring it there where little was held out. The weights begin half way between ``START`` and the floor under which the
-held-out targets are likeliest, and a prior holds them near: the fewer targets, the nearer. And mixtures are learned
-from all but one of ``FOLDS`` parts of (``JUDGED`` of) the held-out targets and ranked on that one: where the mean
-reciprocal rank of a floor is above theirs by more than ``ERRORS`` standard errors of the difference, that floor is all
-that is mixed.
+Each baseline is a special case of the mixture, with all weight on its share. Two rules protect it where little data
+was held out. The weights start half way between ``START`` and the baseline under which the held-out targets are
+likeliest, and a prior keeps them close: the fewer targets, the closer. In addition, mixtures are fitted on all but one
+of ``FOLDS`` folds of (``JUDGED`` of) the held-out targets and ranked on that one: if the mean reciprocal rank of a
+baseline is higher by more than ``ERRORS`` standard errors of the difference, the baseline alone is used.
 
-Where no remembered cascade holds a user twice, what a cascade holds already is as good as out of the question.
+Where no past cascade contains a user twice, users of the cascade itself are practically ruled out.
 
 With more than ``MAX_DENSE_USERS`` users each target has a shortlist (``shortlist.py``): the users that the network
 and the memories score highest, and the most frequent ones. The mixture scores these and is fitted on targets that are
 on their shortlists; all other users rank below them, in the order of the network.
 
-No paper's model; no social graph is read. Where it beats counting is measured by ``ensue reproduce hidan``.
+The model is from no paper and reads no social graph; ``ensue reproduce hidan`` compares it with the baselines.
 """
 
 from __future__ import annotations

@@ -1,18 +1,18 @@
-"""Co-participation: who stood beside a user in past cascades.
+"""Co-participation: users that took part next to a user in past cascades.
 
 Counts of pairs (``ensue.tasks.next.baselines.counting.Cooccurrence``) forget when a pair was seen. This scorer looks at
-the cascades themselves, so that what stood beside a user this morning can weigh more than what did in spring:
+the cascades themselves, so that users next to a user this morning can weigh more than those of last spring:
 
     M(v) = sum over the latest events j of 1 / (i - j + 1) ** ``STEEP`` / total(u_j) ** ``POWER``
-           x sum over the times p that u_j stands in a past cascade, and over what stands beside it there
+           x sum over the occurrences p of u_j in past cascades, and over the occurrences of v around p
              of 1 / gap ** ``STEEP`` x (``FAR`` + exp(-|t_j - t_p| / ``DAYS``))
 
 with i the target step. Users before u_j count ``BACKWARD_WEIGHT`` times as much as users after it. A second feature is
 the same sum without the last factor, for data whose clock carries no information.
 
-Both are products of sparse matrices, (targets x events asked) by (events asked x past events) by (past events x ids):
-each event of a cascade is looked up once, whatever the number of steps that are asked about, and of its user's past
-only what is close in time is looked at again.
+Both are products of sparse matrices, (targets x events) by (events x past events) by (past events x ids): each event of
+a cascade is looked up once, whatever the number of target steps, and only past events close in time are looked up for
+the factor of time.
 
 The constants were chosen on validation cascades of FOREST's Twitter and Memetracker.
 """
@@ -36,7 +36,7 @@ DAYS = 0.3
 FAR = 0.1
 """Weight of a pair far apart in time, relative to a simultaneous pair."""
 GONE = 20.0
-"""Past so many times ``DAYS`` an exponential adds less to ``FAR`` than float32 can tell."""
+"""Beyond this multiple of ``DAYS`` the exponential is too small to change ``FAR`` in float32."""
 STEEP = 0.7
 """Exponent of the decay with the distance in events."""
 BACKWARD_WEIGHT = 0.1
@@ -48,7 +48,7 @@ KEEP = 2000
 EVENTS = 2**14
 """Number of past events processed per block."""
 MAX_LOOKUPS = 2**18
-"""So many past events are looked up at once, or those of one user: some 10 MB."""
+"""Past events looked up per chunk, or all of one user: about 10 MB."""
 
 
 class CoParticipationScores(NamedTuple):
@@ -69,12 +69,12 @@ class CascadeIndex(NamedTuple):
     """Inverted index of past cascades: the events of each id and the users next to them.
 
     Attributes:
-        events: (kept,) which events are looked up, by id, those of one id by time.
-        moments: (moments,) the times at which anything happened, in order.
-        keys: (kept,) id x (moments + 1) + which of ``moments``, in order.
-        stops: (ids + 1,) where each id's begin in ``events``.
+        events: (stored,) indices of the stored events, sorted by id, then by time.
+        moments: (moments,) distinct times, rising.
+        keys: (stored,) id x (moments + 1) + index in ``moments``, rising.
+        stops: (ids + 1,) offset of each id in ``events``.
         neighbours: (events, ids) weight of the neighbours of each event.
-        totals: (ids,) what all that stood beside an id weighs together.
+        totals: (ids,) sum of the weights of all neighbours of an id.
     """
 
     events: Index
@@ -90,8 +90,8 @@ class CoParticipation:
 
     Args:
         past: the cascades.
-        window: how many of the latest events have a say, and how far what stood beside them may be.
-        keep: how often a user is looked up at most.
+        window: number of latest events that are scored from, and maximum distance of neighbours.
+        keep: maximum number of events that are stored per user.
     """
 
     def __init__(self, past: CascadeStore, *, window: int = 30, keep: int = KEEP) -> None:
@@ -186,7 +186,7 @@ class CoParticipation:
         return CascadeIndex(latest[by_time], moments, keys[by_time], stops, neighbours, np.maximum(totals, 1e-9))
 
     def _neighbours(self) -> SparseRows:
-        """(events, ids) what stands at most ``window`` away in the same cascade; an event itself weighs nothing."""
+        """Return weights of users at most ``window`` away in the same cascade, (events, ids); 0 of the event itself."""
         values = self.past.ids
         starts = self.past.offsets
         window = min(self.window, int(np.diff(starts).max(initial=0)))  # no cascade is longer

@@ -1,11 +1,11 @@
-"""A mixture of what several parts say about every candidate, learned from few targets.
+"""Mixture of the scores of several models, fitted on few targets.
 
     score(v) = w . f(v) + u . relu(A f(v) + b)
 
-with f(v) what the parts know about v, standardised before A. The first term is a multinomial logit; the second bends it
-where a part can be trusted more, or less, than a line says. First w alone is learned, with a normal prior around where
-it begins: ``PRIOR`` times half the squared distance, a part's own measured in its standard deviations, against the sum
-of all logarithms of likelihoods. Then all is learned by maximum likelihood, a fixed number of epochs; u begins at 0.
+with f(v) the features of v, standardised before A. The first term is a multinomial logit; the second is a hidden layer
+for features whose effect is not linear. First w alone is fitted, with a normal prior around its start: ``PRIOR`` times
+half the squared distance, in standard deviations of each feature, is added to the negative log-likelihood. Then all
+parameters are fitted by maximum likelihood for a fixed number of epochs; u starts at 0.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ BATCH = 64
 DECAY = 1e-3
 """AdamW's weight decay."""
 COLUMNS = 2**14
-"""So many candidates are scored at once."""
+"""Candidates scored per block."""
 
 
 LEAST_SPREAD = 1e-3

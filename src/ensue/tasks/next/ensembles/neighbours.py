@@ -1,11 +1,11 @@
-"""Neighbours: past cascades in which the same users took part, each with a say by how alike it is.
+"""Neighbours: past cascades in which the same users took part, weighted by similarity.
 
     alike(c) = sum over the latest events j whose user c holds
                of ln(cascades / cascades with u_j) / (i - j + 1) ** 0.5 / |c| ** 0.5
     M(v)     = sum over the past cascades c that hold v of alike(c) ** ``POWER``
 
 VS-kNN (``ensue.tasks.next.baselines.session_knn``) cuts the list of neighbours; here every cascade counts, and the
-power sees to it that few have a say.
+power concentrates the weight on few.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ def shortlists(network: Tensor, memories: tuple[SparseRows, ...], totals: Floats
 
     Args:
         network: (targets, ids) scores.
-        memories: (targets, ids) what each memory says of whom it knows something.
+        memories: (targets, ids) scores of each memory, sparse.
         totals: (ids,) how often each took part.
 
     Returns:

@@ -1,11 +1,11 @@
 """HiDAN: Hierarchical Diffusion Attention Network (Wang & Li, IJCAI 2019).
 
 Given who passed a story on so far, and when, rank who passes it on next. Two attentions, no recurrence: each user
-heeds the users before it (dependency), and the answer heeds every user by importance and by age (influence).
+attends to the users before it (dependency), and the answer attends to every user by importance and age (influence).
 
 =========  ==========================================================================
 Eq. 1      ``HiDAN.embed``: user table, then a dense layer with ELU
-Eqs. 2-4   ``HiDAN.dependency``: who leaned on whom, one (time x time) matrix a cascade
+Eqs. 2-4   ``HiDAN.dependency``: attention between users, a (time x time) matrix per cascade
 Eqs. 5-6   ``HiDAN.fuse``: the gate between a user and its context
 Eqs. 7-8   ``HiDAN.influence``: importance and time decay, by a table look-up
 Eq. 9      ``HiDAN.forward``: the cascade's vector at every step
@@ -21,7 +21,7 @@ Sizes are the paper's (section 3.3), completed by the authors' released program:
 3 hours plus one for age 0, ages past 120 hours share the last, the latest 30 users as history. ``hidan-paper`` is also
 trained as the program trains: batches of 32, the loss watched every five epochs, the softmax over all users.
 
-**Departures.** The window is a band: a user heeds the ``window - 1`` users before it, whatever step is asked, so that
+**Departures.** The window is a band: a user attends to the ``window - 1`` users before it at every step, so that
 one pass serves all steps; the released program cuts the cascade first, which hides some of that context. Up to
 ``window`` users there is no difference. The two projections of Eq. 2 carry biases, as the paper's own count of
 parameters (Table 3) implies; the scalar bias of Eq. 8's score, which a softmax cannot see, is left out. The user table
@@ -30,7 +30,7 @@ the gate (Eq. 6); the program drops every dense output but the last. Adam's beta
 HiDAN-NUA's mean includes the user itself: read literally, it would never see the newest one. But for ``hidan-paper``,
 early stopping watches how well validation targets are ranked (MRR), not their loss, which on sparse data is lowest
 before anything was learned; batches hold 16 cascades. When no validation data is given, the part held out for early
-stopping is learned too: the network is trained anew on everything for as many epochs as were best.
+stopping is used too: the network is trained again on all data for as many epochs as were best.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from ensue import kernels
 from ensue.nn import fused_cascades, incremental, recurrent, sampling, topk
-from ensue.nn.dropout import Drawn
+from ensue.nn.dropout import DropoutMask
 from ensue.nn.fused_window import FusedWindows, window_products, window_sums
 from ensue.nn.item_head import ShortItems, suit_short_items
 from ensue.nn.normalisers import entmax
@@ -444,7 +444,7 @@ def wrapped() -> dict[str, Wrapped]:
         return word_graph(scores, mask, "solve")
 
     def dropout(grad: Tensor, units: Tensor, levels: Tensor) -> object:
-        return Drawn(levels, 9).elu_errors(grad, Drawn(levels, 9).kept(units, elu=True))
+        return DropoutMask(levels, 9).elu_errors(grad, DropoutMask(levels, 9).apply(units, elu=True))
 
     def short_scores(queries: Tensor, **table: Tensor) -> object:
         short = ShortItems(**table)

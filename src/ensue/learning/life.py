@@ -70,7 +70,7 @@ def keep(state: AnyState, num: int, example: Callable[[int], Example | None], *,
 
 
 def of_history(record: History) -> Example | None:
-    """The latest events before the last one, which is what truly came; ``None`` where nothing stands before it."""
+    """Return the latest events before the last one, which is the true answer; ``None`` without any."""
     if len(record.values) < 2:
         return None
     # The last event is the true answer, so the window ends before it.
@@ -82,7 +82,7 @@ def of_history(record: History) -> Example | None:
 
 
 def of_texts(query: Example, texts: Sequence[str], truth: Iterable[str]) -> Example | None:
-    """A record of texts; ``None`` where they are too long, or say nothing."""
+    """Return a record of texts; ``None`` where they are too long or empty."""
     if not any(text.strip() for text in texts) or sum(map(len, texts)) > CHARACTERS:
         return None
     return {"record": query, "truth": [*truth]}
@@ -239,7 +239,7 @@ def race(
     """Pass on the reports of a training, and end it at the first rung where the network is behind.
 
     Successive halving (Jamieson & Talwalkar, AISTATS 2016) of a network and of what costs less: at the epochs 1, 2, 4,
-    … held-out data decides whether the network takes as many epochs again, where there are so many left and it took
+    … held-out data decides whether the network takes as many epochs again, if they are left and it took
     ``MIN_STEPS`` steps. No rung depends on the clock, so the same seed gives the same bytes.
 
     Args:

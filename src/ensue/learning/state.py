@@ -48,7 +48,7 @@ class Metadata:
     """Fields that the metadata of every task have; a field at its default is not written."""
 
     held_out: str = ""
-    """Which part of the data was held out."""
+    """Part of the data that was held out."""
     validation_mrr: dict[str, float] | None = None
     """MRR of each model that was tried, on held-out data (of ``suggest`` MRR@10)."""
     epochs: Count = 0
@@ -116,7 +116,7 @@ def is_network(model: object) -> TypeGuard[nn.Module]:
 
 
 def module_of(model: object) -> nn.Module:
-    """A model that keeps a task's protocol, as torch types it."""
+    """Return a network of a task under torch's type."""
     assert is_network(model)
     return model
 
@@ -125,7 +125,7 @@ class LateOptimizer:
     """An attribute of predictors: their optimizer, or ``None`` where nothing is trained.
 
     It may be set to a function that makes the optimizer, which is called when somebody first asks for it: to make one
-    imports half of torch, and whoever only predicts needs none.
+    imports half of torch, and prediction needs none.
     """
 
     def __get__(self, predictor: object, kind: type) -> Adam | None:
@@ -327,12 +327,12 @@ class State(Generic[NetworkT]):
         return self.model
 
     def __repr__(self) -> str:
-        """The model, its seed, and whether it is trained."""
+        """Return the model, its seed, and whether it is trained."""
         trained = "" if self.trained is not None else ", not trained yet"
         return f"{type(self).__name__}({self.model_name!r}, seed={self.seed}{trained})"
 
     def _repr_html_(self) -> str:
-        """Task, model, data, metrics with their intervals, and size, for a notebook."""
+        """Return task, model, data, metrics with their intervals, and size for a notebook."""
         metadata = self.metadata.to_dict()
         rows = [("task", self.task), ("model", f"{self.model_name}, seed {self.seed}")]
         if self.trained is None:
@@ -447,7 +447,7 @@ AnyState: TypeAlias = State[Any]
 
 
 def require_tokens(name: str, tokens: Tokens, num_ids: int, first_id: int = UNKNOWN) -> None:
-    """Check texts as ids that a file holds, whoever wrote it.
+    """Check texts as ids that a file holds.
 
     Args:
         name: what the message calls them.

@@ -13,7 +13,7 @@ from ensue.nn.autograd import Context, apply
 
 
 def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
-    """Softmax over the last axis where ``mask`` is ``True``; exactly 0 elsewhere.
+    """Return the softmax over the last axis where ``mask`` is ``True``; exactly 0 elsewhere.
 
     A row that may attend to nothing gets zeros (not NaN), and its gradient is zero.
 
@@ -30,15 +30,15 @@ def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
 
 
 def masked_mean(mask: Tensor, dtype: torch.dtype) -> Tensor:
-    """Equal weights over the last axis where ``mask`` is ``True``: (…, keys), rows of sum 1, or 0 if fully masked."""
+    """Return equal weights where ``mask`` is ``True``, (…, keys); rows sum to 1, or to 0 if fully masked."""
     return mask.to(dtype) / mask.sum(-1, keepdim=True).clamp(min=1)
 
 
 @lru_cache(maxsize=256)
 def band(time: int, *, reach: int | None, own: bool, device: torch.device | None = None) -> Tensor:
-    """Which earlier steps a step may see: (time, time) bool, row = the step that looks, column = the step seen.
+    """Return a mask of the earlier steps that each step attends to, (time, time): row = query, column = key.
 
-    The masks are kept and shared: do not write into them.
+    The masks are cached and shared: do not write into them.
 
     Args:
         time: number of steps.
@@ -54,10 +54,10 @@ def band(time: int, *, reach: int | None, own: bool, device: torch.device | None
 
 
 def additive_scores(queries: Tensor, keys: Tensor, vector: Tensor, length: int) -> Tensor:
-    """Scores vector . sigmoid(query_i + key_j) for the latest ``length`` events j up to i; exactly 0 elsewhere.
+    """Return scores vector . sigmoid(query_i + key_j) for the latest ``length`` events j up to i; exactly 0 elsewhere.
 
     A sum over dim after a sigmoid is no matrix product, and all pairs at once would be a (time x time x dim) tensor. So
-    this goes over distances i - j, (batch x time x dim) at a time, and makes each part anew on the way back.
+    this goes over distances i - j, (batch x time x dim) at a time, and computes each again in the backward pass.
 
     Args:
         queries: (batch, time, dim) one a step.

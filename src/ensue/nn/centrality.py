@@ -16,7 +16,7 @@ error g that arrives at p: the derivative of the dominant eigenvector of sum 1, 
 
 **Departures.** ``solve``, the default, is not in the paper: one factorisation gives p and, on the way back, u, both to
 rounding; 20 taped steps can be off by 8 % where the second eigenvalue is 0.92. The power method starts uniform, not
-random, divides by the sum (which every step keeps), and a text that has converged stands still, so that an answer
+random, divides by the sum (which no step changes), and a text that has converged stays as it is, so that an answer
 depends neither on chance nor on batch-mates. Theorem 2 is taken with the sum as the norm, where lambda is 1 and its
 projection keeps p . u at 0; without one the series diverges.
 """
@@ -37,7 +37,7 @@ Method = Literal["solve", "power", "series"]
 
 
 def connections(scores: Tensor, mask: Tensor) -> Tensor:
-    """The column-stochastic matrix of a word graph: a softmax over the rows of each column.
+    """Return the column-stochastic matrix of a word graph: a softmax over the rows of each column.
 
     Args:
         scores: (batch, words, words) any finite numbers, also at padding.
@@ -60,19 +60,19 @@ def centrality(
     tolerance: float | None = None,
     cap: int = 1000,
 ) -> Tensor:
-    """The stationary distribution of each word graph; 0 at padding, and all 0 where a text has no word.
+    """Return the stationary distribution of each word graph; 0 at padding, and all 0 where a text has no word.
 
     Args:
         matrix: (batch, words, words) whose columns sum to 1 over the words, as from ``connections``.
         mask: (batch, words) bool, ``True`` = a word.
         method: ``"solve"``: one factorisation, exact both ways. ``"power"``: the power method without a tape until it
-            stands, then ``steps`` with one, whose gradient errs as the ``steps``-th power of the second eigenvalue.
+            converges, then ``steps`` with one, whose gradient errs as the ``steps``-th power of the second eigenvalue.
             ``"series"``: the power method, and Theorem 2's series on the way back. Only ``"power"`` can be
             differentiated twice; the others say so.
         steps: taped steps of ``"power"`` (20 as in the paper if ``None``), terms of ``"series"`` at most (``cap`` if
             ``None``).
-        tolerance: the power method stands when a step moves less than this, in L1, and the series when a term is this
-            small beside the sum; 32 roundings of the number format if ``None``.
+        tolerance: the power method ends when a step moves less than this, in L1, and the series when a term is this
+            small relative to the sum; 32 roundings of the number format if ``None``.
         cap: steps without a tape at most.
 
     Returns:
@@ -162,12 +162,12 @@ class _Series(torch.autograd.Function):
 
 
 def _among_words(matrix: Tensor, mask: Tensor) -> Tensor:
-    """The matrix with rows and columns of padding at 0."""
+    """Return the matrix with rows and columns of padding at 0."""
     return matrix.masked_fill(~(mask[:, :, None] & mask[:, None, :]), 0.0)
 
 
 def _sums(shares: Tensor, mask: Tensor) -> Tensor:
-    """(batch, 1) sums to divide by: 1 where a text has no word."""
+    """Return (batch, 1) sums to divide by: 1 where a text has no word."""
     return shares.sum(-1, keepdim=True).masked_fill(~mask.any(-1, keepdim=True), 1.0)
 
 
@@ -176,15 +176,15 @@ def _times(matrix: Tensor, vectors: Tensor) -> Tensor:
 
 
 def _project(vectors: Tensor, share: Tensor, mask: Tensor) -> Tensor:
-    """Without the part along 1, which no distribution can see: share . vector becomes 0."""
+    """Return vectors without their component along 1, which has no effect: share . vector becomes 0."""
     return (vectors - (share * vectors).sum(-1, keepdim=True)) * mask
 
 
 def _iterate(matrix: Tensor, mask: Tensor, tolerance: float, cap: int) -> tuple[Tensor, Tensor]:
-    """The power method: p <- A p, from uniform, until a step moves p by at most ``tolerance`` in L1.
+    """Run the power method p <- A p from uniform until a step moves p by at most ``tolerance`` in L1.
 
-    A text that stands is left as it is, and one without a word stands at once. ``matrix`` is 0 at padding. Gives the
-    (batch, words) distributions and the (batch,) steps each took.
+    Texts that have converged stay as they are. ``matrix`` is 0 at padding. Returns the (batch, words) distributions
+    and the (batch,) steps each took.
     """
     share = masked_mean(mask, matrix.dtype)
     moving = mask.any(-1)
@@ -202,15 +202,15 @@ def _iterate(matrix: Tensor, mask: Tensor, tolerance: float, cap: int) -> tuple[
 
 @torch.no_grad()
 def steps_to_converge(matrix: Tensor, mask: Tensor, tolerance: float = 1e-10, cap: int = 5000) -> Tensor:
-    """(batch,) steps of the power method until one moves p by at most ``tolerance`` in L1 (Fig. 4); ``cap`` if none."""
+    """Return (batch,) steps of the power method until p moves by at most ``tolerance`` in L1 (Fig. 4), or ``cap``."""
     return _iterate(_among_words(matrix, mask), mask, tolerance, cap)[1]
 
 
 @torch.no_grad()
 def second_eigenvalue(matrix: Tensor, mask: Tensor) -> Tensor:
-    """(batch,) |lambda_2|: how slowly the walk forgets its start. Near 0, the layer is plain self-attention.
+    """Return (batch,) |lambda_2|, the rate at which the walk forgets its start.
 
-    The eigenvalues of A - p 1' are A's, but for a 0 in the place of the 1. Taken in float64.
+    Near 0, the layer is plain self-attention. Computed in float64: A - p 1' has the eigenvalues of A, with 0 for 1.
     """
     matrix = _among_words(matrix, mask).double()
     deflated = matrix - centrality(matrix, mask)[..., None] * mask[:, None, :]
@@ -219,7 +219,7 @@ def second_eigenvalue(matrix: Tensor, mask: Tensor) -> Tensor:
 
 @torch.no_grad()
 def dobrushin(matrix: Tensor, mask: Tensor) -> Tensor:
-    """(batch,) half the largest L1 distance between two columns: an upper bound of |lambda_2| without eigenvalues."""
+    """Return (batch,) half the largest L1 distance of two columns, an upper bound of |lambda_2|."""
     # ``cdist`` compares rows, so the columns become rows.
     columns = _among_words(matrix, mask).mT.contiguous()
     distances = torch.cdist(columns, columns, p=1.0) * (mask[:, :, None] & mask[:, None, :])

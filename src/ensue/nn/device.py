@@ -21,7 +21,7 @@ ALLOCATION = ("can't allocate memory", "Storage size calculation overflowed", "s
 
 
 def find_device(name: str | None) -> torch.device:
-    """A device by name; a GPU, if there is one, where none is named.
+    """Return a device by name; without a name a GPU, if there is one.
 
     Raises:
         SettingError: the device is not at hand.
@@ -55,7 +55,7 @@ def memory_for(what: str) -> Iterator[None]:
 
 @contextmanager
 def in_order(device: torch.device) -> Iterator[None]:
-    """Sums on the CPU in one order, whatever the number of threads: gradients of rows that are looked up twice."""
+    """Make sums on the CPU independent of the number of threads, such as gradients of rows looked up twice."""
     if device.type != "cpu":
         yield
         return

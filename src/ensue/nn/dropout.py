@@ -15,7 +15,7 @@ from ensue.nn.autograd import Context, apply
 _LEVELS = 2**16
 
 
-class Drawn(NamedTuple):
+class DropoutMask(NamedTuple):
     """A dropout mask.
 
     Attributes:
@@ -31,12 +31,12 @@ class Drawn(NamedTuple):
         """Return the lowest level that is not dropped, and the factor on its unit."""
         return self.dropped - _LEVELS // 2, _LEVELS / (_LEVELS - self.dropped)
 
-    def kept(self, units: Tensor, *, elu: bool = False) -> Tensor:
-        """Units, or their ELU, scaled up or 0: compiled, without ELU the same bits as by torch."""
+    def apply(self, units: Tensor, *, elu: bool = False) -> Tensor:
+        """Return units, or their ELU, scaled up or 0; without ELU the kernel gives the same bits as torch."""
         return _dropped(units, self, elu)
 
     def elu_errors(self, grad: Tensor, units: Tensor) -> Tensor:
-        """Gradient of what :meth:`kept` with ELU made units of, compiled; both in one piece."""
+        """Return the gradient of the input of :meth:`apply` with ELU from its output; both are contiguous."""
         out = torch.empty_like(grad)
         min_level, scale = self.rule
         kernels.call(
@@ -46,7 +46,7 @@ class Drawn(NamedTuple):
         return out
 
 
-def _compiled_dropped(units: Tensor, mask: Drawn, elu: bool) -> Tensor:
+def _compiled_dropped(units: Tensor, mask: DropoutMask, elu: bool) -> Tensor:
     units = units.contiguous()
     min_level, scale = mask.rule
     out = torch.empty_like(units)
@@ -58,7 +58,7 @@ def _compiled_dropped(units: Tensor, mask: Drawn, elu: bool) -> Tensor:
 
 
 @kernels.compiled(_compiled_dropped, when=lambda units, mask, elu: units.dtype == torch.float32 and units.is_cpu)
-def _dropped(units: Tensor, mask: Drawn, elu: bool) -> Tensor:
+def _dropped(units: Tensor, mask: DropoutMask, elu: bool) -> Tensor:
     """Return units, or their ELU, scaled up or 0."""
     min_level, scale = mask.rule
     units = functional.elu(units) if elu else units
@@ -82,7 +82,7 @@ class Dropout(nn.Module):
         self.dropped = min(round(share * _LEVELS), _LEVELS - 1)
 
     def forward(self, units: Tensor) -> Tensor:
-        """(…) units, the same shape out."""
+        """Return units of any shape with some of them dropped."""
         if not self.training or not self.dropped:
             return units
         if units.is_cuda:
@@ -90,7 +90,7 @@ class Dropout(nn.Module):
         (mask,) = self.draw(units.shape)
         return apply(_Dropped, units, mask)
 
-    def draw(self, *shapes: torch.Size) -> tuple[Drawn, ...]:
+    def draw(self, *shapes: torch.Size) -> tuple[DropoutMask, ...]:
         """Draw the dropout masks of the shapes in turn, on the CPU; in evaluation nothing is dropped."""
         counts = [shape.numel() for shape in shapes]
         dropped = self.dropped if self.training else 0
@@ -100,20 +100,22 @@ class Dropout(nn.Module):
         bits = bits.random_(-(2**63), None) if dropped else bits
         # Each mask has whole words; the levels that exceed its size are cut off.
         chunks = zip(bits.split_with_sizes(words), counts, shapes, strict=True)
-        return tuple(Drawn(chunk.view(torch.int16)[:count].view(shape), dropped) for chunk, count, shape in chunks)
+        return tuple(
+            DropoutMask(chunk.view(torch.int16)[:count].view(shape), dropped) for chunk, count, shape in chunks
+        )
 
 
 class _Dropping(Context, Protocol):
-    mask: Drawn
+    mask: DropoutMask
 
 
 class _Dropped(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: _Dropping, units: Tensor, mask: Drawn) -> Tensor:
+    def forward(ctx: _Dropping, units: Tensor, mask: DropoutMask) -> Tensor:
         ctx.mask = mask
-        return mask.kept(units)
+        return mask.apply(units)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: _Dropping, grad: Tensor) -> tuple[Tensor | None, ...]:
-        return ctx.mask.kept(grad), None
+        return ctx.mask.apply(grad), None

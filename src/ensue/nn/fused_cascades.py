@@ -17,14 +17,14 @@ from torch.autograd.function import once_differentiable
 from ensue import kernels
 from ensue.nn.autograd import Context, apply
 from ensue.nn.device import is_float32_on_cpu
-from ensue.nn.dropout import Drawn
+from ensue.nn.dropout import DropoutMask
 
 
 class Band(NamedTuple):
     """Range of earlier events that each step attends to.
 
     Attributes:
-        lengths: (batch,) the events of each history, which stand in front.
+        lengths: (batch,) the events of each history, which precede padding.
         reach: how many events are seen at most, the step's own counted if ``own``.
         own: whether a step sees its own event.
     """
@@ -61,7 +61,7 @@ class FusedReading(NamedTuple):
     seen: Band
     ages: Ages
     target_steps: Tensor
-    masks: tuple[Drawn, ...]
+    masks: tuple[DropoutMask, ...]
 
 
 class Weights(NamedTuple):
@@ -84,7 +84,7 @@ class Weights(NamedTuple):
 
 
 def cascades(reading: FusedReading, looked_up: Tensor, weights: Weights) -> Tensor:
-    """Eqs. 1-9: (targets, dim) of (batch x time, table dim) rows of the user table."""
+    """Return (targets, dim) by Eqs. 1-9, from (batch x time, table dim) rows of the user table."""
     return apply(_Cascades, reading, looked_up, *weights)
 
 
@@ -97,15 +97,15 @@ class _Cascades(torch.autograd.Function):
     def forward(ctx: _FusedCascades, reading: FusedReading, looked_up: Tensor, *parameters: Tensor) -> Tensor:
         weights = Weights(*parameters)
         of_rows, of_users, of_keys, of_queries, of_importance = reading.masks
-        rows = of_rows.kept(looked_up)
-        users = of_users.kept(torch.addmm(weights.dense_bias, rows, weights.dense.T), elu=True)
-        keys = of_keys.kept(torch.addmm(weights.context_bias, users, weights.context.T))
-        queries = of_queries.kept(torch.addmm(weights.target_bias, users, weights.target.T))
+        rows = of_rows.apply(looked_up)
+        users = of_users.apply(torch.addmm(weights.dense_bias, rows, weights.dense.T), elu=True)
+        keys = of_keys.apply(torch.addmm(weights.context_bias, users, weights.context.T))
+        queries = of_queries.apply(torch.addmm(weights.target_bias, users, weights.target.T))
         context, dependency = attention(reading.earlier, None, users, queries, keys)
         gate = torch.addmm(weights.gate_own_bias, users, weights.gate_own.T)
         gate = gate.addmm_(context, weights.gate_context.T).sigmoid_()
         fused = torch.lerp(context, users, gate)
-        important = of_importance.kept(torch.addmm(weights.importance_bias, fused, weights.importance.T), elu=True)
+        important = of_importance.apply(torch.addmm(weights.importance_bias, fused, weights.importance.T), elu=True)
         decay = torch.sigmoid(weights.decay + weights.decay_bias)
         by_age = decay * weights.importance_score
         scores = important @ by_age.T
@@ -143,11 +143,11 @@ class _Cascades(torch.autograd.Function):
         to_users.addmm_(to_gate, weights.gate_own)
         # Backward through the attention of each user over earlier users, then through the dense layers.
         to_values, to_queries, to_keys = gradients(reading.earlier, None, dependency, to_context, users, queries, keys)
-        to_keys = of_keys.kept(to_keys)
-        to_queries = of_queries.kept(to_queries)
+        to_keys = of_keys.apply(to_keys)
+        to_queries = of_queries.apply(to_queries)
         to_users.add_(to_values).addmm_(to_keys, weights.context).addmm_(to_queries, weights.target)
         to_users = of_users.elu_errors(to_users, users)
-        to_rows = of_rows.kept(to_users @ weights.dense)
+        to_rows = of_rows.apply(to_users @ weights.dense)
         return (
             None, to_rows,
             to_users.T @ rows, to_users.sum(0),
@@ -165,7 +165,7 @@ def suits_kernel(values: Tensor) -> bool:
 
 
 def attention(band: Band, ages: Ages | None, values: Tensor, *scored: Tensor) -> tuple[Tensor, Tensor]:
-    """(batch x time, dim) means of the events seen, by the softmax of products or of what each is worth at its age.
+    """Return (batch x time, dim) means of the events seen, weighted by the softmax of products or of scores by age.
 
     Args:
         band: who sees whom.

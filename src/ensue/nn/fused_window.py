@@ -1,6 +1,6 @@
 """Attention over windows of a text, compiled: the products and the sums of :mod:`ensue.tasks.link.models.star`.
 
-A place of a text sees its neighbours and itself, what its word alone gives, and the text's relay. What stands in
+A position of a text attends to its neighbours and itself, to its word alone, and to the text's relay. A value of
 several places is a row of a table that is read where it lies, and gradients are added up in it, so that nothing is
 copied for a place. Heads are worked on apart, each place after place: threads do not change a bit.
 """
@@ -23,7 +23,7 @@ _DOTS, _SUMS, _SPREAD = range(3)
 
 
 class FusedWindows(NamedTuple):
-    """Which rows stand where.
+    """Tables and mask of a batch of windows.
 
     Attributes:
         words: (rows, length) the row of ``firsts`` at each place; any at padding.
@@ -52,10 +52,10 @@ def fits(rows: Tensor) -> bool:
 def window_products(
     windows: FusedWindows, queries: Tensor, nears: Tensor, firsts: Tensor, relays: Tensor | None
 ) -> Tensor:
-    """(rows, length, heads, keys) products of what each place asks with what it sees, the keys slowest in memory.
+    """Return (rows, length, heads, keys) products of queries and keys, with the axis of keys slowest in memory.
 
     Args:
-        windows: which rows stand where.
+        windows: rows of the tables at each position.
         queries: (nodes, dim) what is asked, as numbered by ``windows.nodes``; numbers of a row lie side by side.
         nears: (nodes, dim) what neighbours, and a place itself, are seen as.
         firsts: (words, dim) what the word alone is seen as.
@@ -68,7 +68,7 @@ def window_products(
 
 
 def window_sums(windows: FusedWindows, weights: Tensor, nears: Tensor, firsts: Tensor, relays: Tensor | None) -> Tensor:
-    """(rows, length, dim) what each place sees, by (rows, length, heads, keys) weights; 0 at padding."""
+    """Return (rows, length, dim) sums of values by (rows, length, heads, keys) weights; 0 at padding."""
     return apply(_Sums, windows, weights, nears, firsts, relays)
 
 
@@ -127,12 +127,12 @@ def _zeros(rows: Tensor | None) -> Tensor | None:
 def _run(
     kind: int, windows: FusedWindows, own: Tensor, asked: Tensor | None, seen: Sequence[Tensor | None], weights: Tensor
 ) -> None:
-    """One pass over all places; ``asked`` says which row of ``own`` is whose, weights are (keys, rows, length, heads).
+    """Run one pass over all positions; ``asked`` has their rows of ``own``, weights are (keys, rows, length, heads).
 
-    ``_DOTS`` fills the weights, ``_SUMS`` adds to the own rows, ``_SPREAD`` to those that are seen.
+    ``_DOTS`` fills the weights, ``_SUMS`` adds to the rows of ``own``, ``_SPREAD`` to the rows attended to.
 
     Raises:
-        IndexError: a row stands somewhere that its table lacks.
+        IndexError: a position refers to a row that its table lacks.
         ValueError: a tensor of another shape or type.
     """
     nears, firsts, relays = seen

@@ -1,7 +1,7 @@
 """A stack of decoder layers, one token at a time: the numbers of ``DecoderLayer``, for beam search.
 
 A step multiplies a handful of rows by every weight, so its time goes into reading weights and into starting operations,
-not into sums. So weights are kept transposed, which a product of few rows reads in order; and attention over the
+not into sums. So weights are stored transposed, which a product of few rows reads in order; and attention over the
 memory, which is the same at every step, is folded once a question into two matrices a layer:
 
     (x W_Q + b_Q) K' = x (W_Q K') + b_Q K',    (weights V) W_O = weights (V W_O).
@@ -44,12 +44,12 @@ class TransposedLinear(NamedTuple):
 
     @classmethod
     def of(cls, layer: nn.Linear) -> TransposedLinear:
-        """From (out, in) weights."""
+        """Return the map of a layer with (out, in) weights."""
         return cls(layer.bias.detach(), layer.weight.detach().t().contiguous())
 
 
 def scaled_inward(attention: Attention) -> TransposedLinear:
-    """Queries, keys and values in one map, the queries over sqrt(dim / heads)."""
+    """Return queries, keys and values in one map, the queries over sqrt(dim / heads)."""
     inward = TransposedLinear.of(attention.inward)
     dim = attention.dim
     scale = (dim // attention.heads) ** -0.5
@@ -175,12 +175,12 @@ class _Layer(NamedTuple):
         )  # fmt: skip
 
     def named(self) -> dict[str, Tensor]:
-        """Weights and biases, by the names that the compiled step has for them."""
+        """Return weights and biases by the names that the compiled step has for them."""
         linears = named_weights((self.inward, self.outward, self.wide, self.narrow))
         return {"output_bias": self.output_bias, **linears}
 
     def norms(self) -> list[tuple[Tensor, Tensor, float]]:
-        """The three norms, in order."""
+        """Return the three norms, in order."""
         return [(norm.weight, norm.bias, norm.eps) for norm in (self.written, self.read, self.fed)]
 
 
@@ -201,7 +201,7 @@ class Folded(NamedTuple):
 
     Attributes:
         scores: (sources, dim, heads x length) what the vectors are multiplied by.
-        base: (sources, 1, heads x length) what is added; -1e30 where nothing stands.
+        base: (sources, 1, heads x length) what is added; -1e30 at padding.
         values: (sources, heads x length, dim) what the weights are multiplied by.
     """
 
@@ -219,7 +219,7 @@ class _Room:
 
 
 class Past(NamedTuple):
-    """Keys beside values of all that was read, with room behind them: a step writes what is new and copies nothing.
+    """Keys and values of all items read so far, with spare capacity: a step appends its items and copies nothing.
 
     Only the latest goes on in the same room; what goes on from an earlier one gets a copy.
 
@@ -233,28 +233,28 @@ class Past(NamedTuple):
 
     @classmethod
     def none(cls, like: Tensor, count: int, width: int) -> Past:
-        """Nothing was read: ``count`` rows of ``width``."""
+        """Return an empty past: ``count`` rows of ``width``."""
         return cls(_Room(like.new_empty(2, count, 0, width), 0))
 
     def tensor(self) -> Tensor:
-        """(2, n, size, width)."""
+        """Return keys and values, (2, n, size, width)."""
         return self.room.buffer[:, :, : self.size]
 
     def of_sources(self, index: Tensor, num_sources: int) -> Past:
-        """Return a copy of the past of some of the sources; the rows of a source, its heads, stand side by side."""
+        """Return a copy of the past of some of the sources; the rows of a source, its heads, are adjacent."""
         pairs, _, capacity, width = self.room.buffer.shape
         # The n rows are sources x heads: separate the sources, gather some, and join the axes again.
         buffer = self.room.buffer.view(pairs, num_sources, -1).index_select(1, index)
         return Past(_Room(buffer.view(pairs, -1, capacity, width), self.size), self.size)
 
     def append(self, new: Tensor) -> Past:
-        """With (2, n, more, width) behind it."""
+        """Return the past with (2, n, more, width) appended."""
         past = self.open(new.shape[2])
         past.room.buffer[:, :, self.size : past.size] = new
         return past
 
     def open(self, more: int) -> Past:
-        """With so many behind it that are still to be written."""
+        """Return the past with room for ``more`` items, which are still to be written."""
         room = self.room
         size = self.size + more
         # Copy if a later past has written into the room already, or if the room is too small.
@@ -283,11 +283,11 @@ class IncrementalDecoder:
         self._latest: tuple[Tensor, Tensor, tuple[Folded, ...]] | None = None
 
     def fold(self, memory: Tensor, mask: Tensor) -> tuple[Folded, ...]:
-        """The attention over a memory, a layer each; that of the latest memory is kept: what is found is scored too.
+        """Return the attention over a memory, one per layer; that of the latest memory is cached.
 
         Args:
             memory: (sources, layers, 2, heads, length, dim / heads) from ``other.keys_values`` of each layer.
-            mask: (sources, length) True where something stands.
+            mask: (sources, length) False at padding.
         """
         latest = self._latest
         if latest is not None and latest[0] is memory and latest[1] is mask:
@@ -312,7 +312,7 @@ class IncrementalDecoder:
     def step(
         self, items: Tensor, folded: Sequence[Folded], past: Sequence[Past], seen: Tensor, *, weigh: bool
     ) -> tuple[Tensor, tuple[Past, ...], Tensor | None]:
-        """All layers, for one new item a row.
+        """Compute all layers for one new item per row.
 
         Args:
             items: (sources, rows, dim).

@@ -24,7 +24,7 @@ Network = TypeVar("Network", bound=nn.Module)
 
 
 def rows_of(table: Tensor, ids: Tensor | slice) -> Tensor:
-    """(…, dim) those rows of a table (ids, dim): of many ids several times faster than ``table[ids]``."""
+    """Return (…, dim) rows of a table (ids, dim); for many ids several times faster than ``table[ids]``."""
     return table[ids] if isinstance(ids, slice) else functional.embedding(ids, table)
 
 
@@ -42,16 +42,16 @@ def clear_padding(table: nn.Embedding) -> None:
 
 @torch.no_grad()
 def with_rows_of(earlier: nn.Module, larger: Network) -> Network:
-    """A network that has just been made for more ids, with all that an earlier one of fewer ids learned.
+    """Copy the weights of a network into a new one that has more ids.
 
-    Of each tensor the first rows are those of before; what is beyond them stays as it was drawn::
+    The first rows of each tensor are those of the earlier network; the others keep their initial values::
 
         earlier  items.weight (5, 8)        ->  rows 0 to 4 of (7, 8)
         earlier  gru.weight_hh_l0 (24, 8)   ->  all of (24, 8)
 
     Args:
-        earlier: the network of fewer ids.
-        larger: another of the same class and settings; it is changed. A bias per id starts at the lowest one of before.
+        earlier: a network of fewer ids.
+        larger: another of the same class and settings; it is changed. A new id starts with the lowest earlier bias.
     """
     rows = larger.state_dict()  # the same memory as the parameters
     for name, tensor in earlier.state_dict().items():
@@ -73,7 +73,7 @@ _BLOCK = 64
 """``SHORT_BLOCK`` of ``kernels.h``."""
 _LARGEST = 2**15 - 1
 Rows = Callable[[Tensor | slice], Tensor]
-"""From ids to the vectors that stand for them, (…, dim)."""
+"""Function from ids to their vectors, (…, dim)."""
 
 
 def item_scores(queries: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -125,7 +125,7 @@ class Product(NamedTuple):
 
 
 class ShortItems:
-    """A table of items in half its size, for few queries: what takes the time of their scores is to read the table.
+    """A table of items in half its size, for few queries, whose scores take as long as it takes to read the table.
 
     Each item is stored as 16-bit integers and the value of 1 of them, which is off by a few 1e-6 of its largest number.
     The highest scores, which are what is shown, are computed again from the table itself.
@@ -333,7 +333,7 @@ class ItemLayer(_ItemVectors, nn.Linear):
             biases = apply(_Entries, self.bias, ids) if self.sparse else self.bias[ids]
             return torch.cat([self.rows(ids), biases[..., None]], dim=-1)
 
-        # A query of 1 beside the others multiplies the bias, which then is one more column of the candidates.
+        # Append the bias to the candidates as a column, and 1 to the queries, so that one product adds it.
         padded = functional.pad(queries, (0, 1), value=1.0)
         return sampled_cross_entropy(padded, rows_and_biases, targets, self.sampler, self.negatives)
 

@@ -17,9 +17,9 @@ _FACTORIES = frozenset(("empty", "zeros", "ones", "full", "arange", "rand", "ran
 
 
 class Undrawn(TorchFunctionMode):
-    """Networks are made without drawing their weights, for a file has them: what is not written takes no memory.
+    """Mode in which networks are made without drawing their weights, which come from a file.
 
-    What is drawn in place keeps whatever stands there; zeros and ones are set as ever.
+    A tensor to be drawn in place keeps its uninitialised memory; zeros and ones are set.
     """
 
     def __torch_function__(
@@ -85,7 +85,7 @@ class Bounded(TorchFunctionMode):
 
 
 def require_shapes(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
-    """Check that tensors have the names, types and shapes of a module's own.
+    """Check that tensors have the names, types and shapes of a module's tensors.
 
     Args:
         module: as its settings make it, within :class:`Bounded`.
@@ -103,7 +103,7 @@ def require_shapes(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
 
 
 def assign_tensors(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
-    """Make loaded tensors a module's own, and let each part check how they fit together.
+    """Assign loaded tensors to a module, and let each submodule check how they fit together.
 
     Args:
         module: as its settings make it.

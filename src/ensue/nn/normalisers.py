@@ -7,7 +7,7 @@ sparse transformers, EMNLP 2019. With p = alpha - 1 and m the largest score, the
 
 which is sparsemax at alpha 2 and goes to softmax, with u = log(sum_i exp(z_i - m)), as alpha goes to 1.
 
-The sum falls in u, and u is found by bisection here; the compiled kernel needs 3 to 8 steps of Newton's method on the
+The sum falls in u, and bisection finds u here; the compiled kernel needs 3 to 8 steps of Newton's method on the
 p-th power of the sum instead, which is a norm and therefore convex in u. Powers are taken by log1p, which loses nothing
 as p goes to 0.
 """
@@ -35,7 +35,7 @@ _MAX_DIMS = 9  # of the kernel
 
 
 def entmax(scores: Tensor, alpha: float | Tensor, mask: Tensor | None = None) -> Tensor:
-    """Alpha-entmax over the last axis; exactly 0 where ``mask`` is ``False``, and all 0 where it is so everywhere.
+    """Return alpha-entmax over the last axis; 0 where ``mask`` is ``False``, and all 0 where it is so everywhere.
 
     Scores of less than 32 bits are taken in float32. Double backward is refused.
 
@@ -83,12 +83,12 @@ def _weights(scores: Tensor, alpha: float | Tensor, mask: Tensor | None) -> Tens
 
 
 def sparsemax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
-    """The projection onto the simplex, alpha = 2 (Martins & Astudillo 2016); see :func:`entmax`."""
+    """Return the projection onto the simplex, alpha = 2 (Martins & Astudillo 2016); see :func:`entmax`."""
     return entmax(scores, 2.0, mask)
 
 
 class Alphas(nn.Module):
-    """One learned alpha a head: 1 + sigmoid of a free number, kept within ``MIN_ALPHA`` and ``MAX_ALPHA``.
+    """One learned alpha per head: 1 + sigmoid of a free number, clamped to ``MIN_ALPHA`` and ``MAX_ALPHA``.
 
     A free alpha drifts below 1, where there is no such function. At the ends, where the sigmoid would stick, its
     gradient is let through.
@@ -103,7 +103,7 @@ class Alphas(nn.Module):
         self.raw = nn.Parameter(torch.full((heads,), math.log((start - 1) / (2 - start))))
 
     def forward(self) -> Tensor:
-        """(heads,)."""
+        """Return the alphas, (heads,)."""
         # Straight-through clamp: the value is clamped, the gradient is that of the sigmoid.
         alphas = 1 + self.raw.sigmoid()
         return alphas + (alphas.clamp(MIN_ALPHA, MAX_ALPHA) - alphas).detach()
@@ -225,7 +225,7 @@ def _through(slopes: Tensor, grad: Tensor) -> Tensor:
 
 
 def _to_alpha(exponents: Tensor, growth: Tensor, weights: Tensor, errors: Tensor, power: Tensor) -> Tensor:
-    """(…, 1) the gradient in alpha: - sum_i e_i w_i (exp(x_i) - 1 - x_i) / p^2 with x_i = -p log(w_i).
+    """Return (…, 1) the gradient in alpha: - sum_i e_i w_i (exp(x_i) - 1 - x_i) / p^2 with x_i = -p log(w_i).
 
     It is Correia et al.'s Eq. 14 less sum_i e_i w_i^(2 - alpha), which is 0. What nearly cancels there is gone, so that
     nothing is lost near softmax, where a term goes to e_i w_i log(w_i)^2 / 2.

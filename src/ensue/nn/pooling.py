@@ -35,29 +35,29 @@ from ensue.nn.word_graph import AdditiveScores, BilinearScores
 
 
 class Pooled(NamedTuple):
-    """One vector a text, and what it leaned on."""
+    """One vector per text, and the weights of its words."""
 
     vector: Tensor
     """(batch, width)."""
     weights: Tensor
-    """(batch, words) shares of the words: 0 at padding, rows of sum 1, or 0 where a text has no word."""
+    """(batch, words) weights of the words: 0 at padding, rows of sum 1, or 0 where a text has no word."""
     graph: Tensor | None = None
     """(batch, words, words): entry (i, j) is how much of its weight word j hands to word i; columns of sum 1."""
 
 
 def _normalize(norm: nn.LayerNorm, vector: Tensor, mask: Tensor) -> Tensor:
-    """LayerNorm of each text's vector; zeros where a text has no word."""
+    """Return the LayerNorm of each text's vector; zeros where a text has no word."""
     normal: Tensor = norm(vector)
     return normal.masked_fill(~mask.any(-1, keepdim=True), 0.0)
 
 
 def _mix(weights: Tensor, words: Tensor) -> Tensor:
-    """Eq. 3: the weighted sum of the words, (batch, dim)."""
+    """Return the weighted sum of the words (Eq. 3), (batch, dim)."""
     return (weights[:, None] @ words)[:, 0]
 
 
 class Max(nn.Module):
-    """The largest value of each feature. A word's weight is the share of features that are largest there."""
+    """The largest value of each feature. A word's weight is the fraction of features that are largest there."""
 
     def __init__(self, dim: int) -> None:
         super().__init__()
@@ -66,7 +66,7 @@ class Max(nn.Module):
         self.after = nn.LayerNorm(dim)
 
     def forward(self, vectors: Tensor, mask: Tensor) -> Pooled:
-        """(batch, words, dim) vectors and (batch, words) bool, words at least 1."""
+        """Pool (batch, words, dim) vectors by a (batch, words) mask, words at least 1."""
         words = self.before(vectors)
         # Padding is never the maximum; a text without a word has only padding and gets zeros.
         hidden = words.masked_fill(~mask[..., None], torch.finfo(words.dtype).min)
@@ -86,7 +86,7 @@ class Mean(nn.Module):
         self.after = nn.LayerNorm(dim)
 
     def forward(self, vectors: Tensor, mask: Tensor) -> Pooled:
-        """(batch, words, dim) vectors and (batch, words) bool."""
+        """Pool (batch, words, dim) vectors by a (batch, words) mask."""
         weights = masked_mean(mask, vectors.dtype)
         return Pooled(_normalize(self.after, _mix(weights, self.before(vectors)), mask), weights)
 
@@ -111,14 +111,14 @@ class SelfAttention(nn.Module):
         nn.init.xavier_uniform_(self.query[None])
 
     def forward(self, vectors: Tensor, mask: Tensor) -> Pooled:
-        """(batch, words, dim) vectors and (batch, words) bool."""
+        """Pool (batch, words, dim) vectors by a (batch, words) mask."""
         words = self.before(vectors)
         weights = masked_softmax(self.hidden(words).tanh() @ self.query, mask)
         return Pooled(_normalize(self.after, _mix(weights, words), mask), weights)
 
 
 class DynamicRouting(nn.Module):
-    """Routing by agreement (Sabour et al. 2017) from words to capsules, which stand side by side in the vector.
+    """Routing by agreement (Sabour et al. 2017) from words to capsules, which are concatenated.
 
     Word i offers capsule k the vector tanh(W_k h_i + b_k), with one W_k for all places. A softmax over capsules (each
     word shares itself out) or, in reverse, over words (each capsule chooses) turns agreements into routing weights.
@@ -143,7 +143,7 @@ class DynamicRouting(nn.Module):
         nn.init.zeros_(self.offer.bias)
 
     def forward(self, vectors: Tensor, mask: Tensor) -> Pooled:
-        """(batch, words, dim) vectors and (batch, words) bool. A word's weight is its mean share in the capsules."""
+        """Pool (batch, words, dim) vectors by a (batch, words) mask; weights are means over the capsules."""
         of_words = self.offer(self.before(vectors[mask])).tanh()  # a large product, so for the words alone
         offers = of_words.new_zeros(*mask.shape, self.width)
         # Scatter the offers of the words to their positions; padding keeps zeros.
@@ -163,18 +163,18 @@ class DynamicRouting(nn.Module):
 
 
 def _squash(vectors: Tensor) -> Tensor:
-    """|s|² / (1 + |s|²) s / |s|: the direction kept, the length brought below 1."""
+    """Return |s|² / (1 + |s|²) s / |s|: the same direction, with a length below 1."""
     length: Tensor = torch.linalg.vector_norm(vectors, dim=-1, keepdim=True)
     return length / (1 + length.square()) * vectors
 
 
 class Centrality(nn.Module):
-    """Weights are the centralities of the words in the graph of who leans on whom.
+    """Weights are the centralities of the words in their graph of attention.
 
     Args:
         dim: width of the words.
         score: ``"additive"`` or ``"bilinear"``, see ``word_graph``.
-        method: how the eigenvector and its gradient are found, see ``centrality``.
+        method: method for the eigenvector and its gradient, see ``centrality``.
         score_dim: width inside the score.
 
     Raises:
@@ -199,7 +199,7 @@ class Centrality(nn.Module):
         self.score = (AdditiveScores if score == "additive" else BilinearScores)(dim, score_dim)
 
     def forward(self, vectors: Tensor, mask: Tensor) -> Pooled:
-        """(batch, words, dim) vectors and (batch, words) bool, words at least 1."""
+        """Pool (batch, words, dim) vectors by a (batch, words) mask, words at least 1."""
         words = self.before(vectors)
         graph, weights = word_graph(self.score(words, mask), mask, self.method)
         return Pooled(_normalize(self.after, _mix(weights, words), mask), weights, graph)
@@ -217,7 +217,7 @@ def _compiled_word_graph(scores: Tensor, mask: Tensor, method: Method) -> tuple[
 
 def _suits_word_graph(scores: Tensor, mask: Tensor, method: Method) -> bool:
     plain = is_float32_on_cpu(scores) and mask.is_cpu and scores.numel() > 0 and not torch.is_grad_enabled()
-    return plain and method == "solve" and not bool((mask[:, 1:] > mask[:, :-1]).any())  # words stand in front
+    return plain and method == "solve" and not bool((mask[:, 1:] > mask[:, :-1]).any())  # words precede padding
 
 
 @kernels.compiled(_compiled_word_graph, when=_suits_word_graph)

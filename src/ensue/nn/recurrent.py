@@ -61,13 +61,13 @@ class BiLSTM(nn.Module):
         self.hidden = hidden
         self.forth = LSTMLayer(dim, hidden, batch_first=True)
         self.back = LSTMLayer(dim, hidden, batch_first=True)
-        self.kept = DerivedCache(self._gates)
+        self.gates_cache = DerivedCache(self._gates)
 
     def forward(self, items: Tensor, mask: Tensor) -> Tensor:
-        """States of both directions.
+        """Return the states of both directions.
 
         Args:
-            items: (rows, length, dim); what stands at padding has no influence on the states before it.
+            items: (rows, length, dim); values at padding have no influence on the states before it.
             mask: (rows, length) bool, True up to the end of each row.
 
         Returns:
@@ -87,18 +87,18 @@ class BiLSTM(nn.Module):
 
         Args:
             vectors: (distinct, dim) the items.
-            index: (rows, length) which item stands where.
+            index: (rows, length) row of the item at each position.
             mask: (rows, length) bool, True up to the end of each row.
 
         Returns:
             (rows, length, 2 x hidden); finite at padding, where it means nothing.
         """
-        inward, recurrent, bias = self.kept.get(parameters_of(self))
+        inward, recurrent, bias = self.gates_cache.get(parameters_of(self))
         projected = torch.addmm(bias, vectors, inward).view(-1, 2, 4 * self.hidden)  # each item forth, then back
         return lstm_states(projected, index, mask, recurrent)
 
     def _gates(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Weights of both directions: (dim, 2 x gates), (2, hidden, gates) and (2 x gates,).
+        """Return the weights of both directions: (dim, 2 x gates), (2, hidden, gates) and (2 x gates,).
 
         Those of the tanh gate are doubled: tanh x = 2 sigmoid(2 x) - 1.
         """
@@ -129,13 +129,13 @@ def _suits_lstm(projected: Tensor, index: Tensor, mask: Tensor, recurrent: Tenso
 def lstm_states(projected: Tensor, index: Tensor, mask: Tensor, recurrent: Tensor) -> Tensor:
     """Return the states of both directions of an LSTM.
 
-    Both directions make each step in one product, and a tanh is taken from a sigmoid, for torch's own costs as much as
-    four of them.
+    Both directions make each step in one product, and a tanh is computed by a sigmoid, because torch's tanh costs as
+    much as four of them.
 
     Args:
         projected: (distinct, 2, 4 x hidden) gates of every item, forth and back, biases in; those of the tanh gate
             doubled, here and in ``recurrent``.
-        index: (rows, length) which item stands where.
+        index: (rows, length) row of the item at each position.
         mask: (rows, length) bool, True up to the end of each row.
         recurrent: (2, hidden, 4 x hidden).
 
@@ -163,7 +163,7 @@ def lstm_states(projected: Tensor, index: Tensor, mask: Tensor, recurrent: Tenso
 
 
 def _turned(mask: Tensor) -> Tensor:
-    """(rows, length) the place of each item when every row is read from its end; padding stays where it is."""
+    """Return (rows, length) positions that reverse each row; padding keeps its position."""
     steps = torch.arange(mask.shape[1], device=mask.device)
     ends = mask.sum(1, keepdim=True)
     # Reverse the positions below each row's length.

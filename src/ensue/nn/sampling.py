@@ -21,15 +21,15 @@ from ensue.vocabulary import FIRST, PADDING
 BLOCK = 2**23
 """Scores held at once at most: 32 MB in float32."""
 CACHED = 2**19
-"""So many stay in a processor's cache from product to gradient."""
+"""Number of scores that stay in a processor's cache from product to gradient."""
 ROWS = 128
-"""Targets at once where the catalogue is large: of fewer, reading and writing the table's gradient costs too much."""
+"""Minimum of targets per block: with fewer, reading and writing the table's gradient costs too much."""
 
 
 def linear_cross_entropy(
     hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, *, first: int = 0
 ) -> Tensor:
-    """Mean of -log softmax(hidden @ weight.T + bias) at the targets, in nats.
+    """Return the mean of -log softmax(hidden @ weight.T + bias) at the targets, in nats.
 
     Equal to ``cross_entropy(linear(hidden, weight, bias), targets)``. On the CPU scores are made in blocks of rows,
     whose gradients are taken at once, so memory is bounded by ``BLOCK`` whatever the catalogue.
@@ -39,7 +39,7 @@ def linear_cross_entropy(
         weight: (ids, dim).
         bias: (ids,), or ``None``.
         targets: (targets,) which id came.
-        first: lower ids are no choices.
+        first: lower ids are no candidates.
 
     Returns:
         A scalar; 0 targets give 0.
@@ -129,11 +129,11 @@ def softmax_errors(scores: Tensor, bias: Tensor, wanted: Tensor) -> tuple[Tensor
 Indices = npt.NDArray[np.int64]
 
 POWER = 0.5
-"""Ids are drawn by their count to this power, unless told otherwise."""
+"""Default power of the counts by which ids are drawn."""
 PAIRS = 32
 """Negatives of the pairwise losses: for each target of SANSR, for each batch of BPR-MF."""
 WORTH = 2**16
-"""From so many scores on the sampled loss takes them in blocks, with the gradient at once."""
+"""Number of scores from which the sampled loss works in blocks and computes the gradient with the loss."""
 
 
 class Sampler(nn.Module):
@@ -157,15 +157,15 @@ class Sampler(nn.Module):
         require_number(f"{name}.totals", self.totals, LARGEST_COUNT, 1.0)
 
     def count(self, totals: Tensor) -> None:
-        """(ids,) how often each id occurs; ids that never did are drawn as if they had once."""
+        """Set the (ids,) counts of all ids; ids that never occurred are drawn as if they had once."""
         self.totals.copy_(totals.clamp(min=1))
 
     def shares(self) -> Tensor:
-        """(ids,) the chance of each id; padding and unknown have none."""
+        """Return (ids,) the probability of each id; that of padding and unknown is 0."""
         return self._read()[0]
 
     def draw(self, *shape: int) -> Tensor:
-        """Ids of the given shape; with one axis they are a batch's, and the same on ranks that draw together."""
+        """Draw ids of a shape; those of one axis are the same on all ranks that draw together."""
         ends = self._read()[1]
         generator = self._together if len(shape) == 1 else None
         # Inverse transform sampling: in float64, as float32 cannot tell the ids of a large catalogue apart.
@@ -187,7 +187,7 @@ class Sampler(nn.Module):
 
 @contextmanager
 def drawn_together(model: nn.Module, seed: int) -> Iterator[None]:
-    """Ranks that learn one batch draw the same negatives for it, as one process does, and touch fewer rows.
+    """Make all ranks draw the same negatives for a batch, as one process does, so that they touch fewer rows.
 
     Args:
         model: what holds the samplers.
@@ -206,7 +206,7 @@ def drawn_together(model: nn.Module, seed: int) -> Iterator[None]:
 def sampled_cross_entropy(
     hidden: Tensor, items: Callable[[Tensor], Tensor], targets: Tensor, sampler: Sampler, drawn: int
 ) -> Tensor:
-    """Softmax over the target and ``drawn`` negatives shared by the batch, a negative less log(its expected draws).
+    """Return the cross-entropy over the target and ``drawn`` shared negatives, each less log(its expected draws).
 
     So the sum over the negatives has the mean of the sum over the catalogue without the target (Bengio & Senécal 2008);
     a negative that is a row's own target is left out of that row. A catalogue that holds no more ids than would be
@@ -255,7 +255,7 @@ class _SampledCrossEntropy(torch.autograd.Function):
         num_targets = len(targets)
         total = hidden.new_zeros(())
         grads = torch.empty_like(hidden), torch.empty_like(target_vectors), torch.zeros_like(negative_vectors)
-        # The pairs are found once for all blocks: rows rise, so a block's pairs are one slice.
+        # Find the pairs once for all blocks: rows rise, so a block's pairs are one slice.
         row, column = _equal_pairs(targets, negatives)
         # Rows per block, by the memory of their scores.
         size = max(1, BLOCK // len(negatives))
@@ -287,7 +287,7 @@ class _SampledCrossEntropy(torch.autograd.Function):
 
 
 def _equal_pairs(targets: Tensor, negatives: Tensor) -> tuple[Indices, Indices]:
-    """(pairs,) rows, rising, and columns of every negative that is a row's own target."""
+    """Return (pairs,) rows, rising, and columns of every negative that is the target of its row."""
     negative_ids = negatives.numpy()
     target_ids = targets.numpy()
     order = negative_ids.argsort()
@@ -304,7 +304,7 @@ def draw_unseen(sessions: Tensor, num_ids: int, drawn: int = PAIRS) -> Tensor:
     """Draw ids uniformly, with replacement, from those that a session lacks.
 
     With ids 2 to 7 and a session of 3 and 5, the unseen ones are 2 4 6 7. One of them lies below 3 and two below 5, so
-    the number 2 of ``0 … 3`` has both below it, and stands for id 2 + 2 + 2 = 6.
+    the number 2 of ``0 … 3`` has both below it, and means id 2 + 2 + 2 = 6.
 
     Args:
         sessions: (sessions, time) ids of each; padding and unknown are passed over.

@@ -44,7 +44,7 @@ def log_totals(scores: Tensor) -> Tensor:
 
 
 def import_faiss() -> ModuleType:
-    """The library.
+    """Return the library.
 
     Raises:
         SettingError: the extra is missing.

@@ -23,7 +23,7 @@ from ensue.nn.dropout import Dropout
 
 @lru_cache(maxsize=64)
 def _table(length: int, dim: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    with torch.inference_mode(False):  # it is kept, and may meet a gradient later
+    with torch.inference_mode(False):  # it is cached, and may meet a gradient later
         positions = torch.arange(length, dtype=torch.float64, device=device)[:, None]
         pairs = torch.arange(0, dim, 2, dtype=torch.float64, device=device)
         angles = positions * torch.exp(-math.log(10_000.0) * pairs / dim)
@@ -31,10 +31,10 @@ def _table(length: int, dim: int, dtype: torch.dtype, device: torch.device) -> T
 
 
 def sinusoids(length: int, dim: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """Codes of the positions 0, 1, ...: sin and cos of position / 10000^(2 i / dim), in turn. Do not write into them.
+    """Return codes of the positions 0, 1, ...: sin and cos of position / 10000^(2 i / dim), in turn.
 
     Returns:
-        (length, dim), and shared.
+        (length, dim), shared with other callers: do not write into it.
     """
     # Round the length up to a power of two, so that the cache holds few tables.
     return _table(1 << max(length - 1, 15).bit_length(), dim, dtype, device)[:length]
@@ -55,18 +55,18 @@ class PackedRows(NamedTuple):
 
     @classmethod
     def of(cls, mask: Tensor) -> PackedRows:
-        """From (rows, length) True at items."""
+        """Return the positions of a mask, (rows, length) True at items."""
         return cls(mask.shape[0], mask.shape[1], mask.flatten().nonzero()[:, 0])
 
     def pad(self, items: Tensor) -> Tensor:
-        """(items, dim) to (rows, length, dim), 0 at padding."""
+        """Return (rows, length, dim) of (items, dim), 0 at padding."""
         if self.places is not None:
             # Scatter the items to their positions in rows x length.
             items = items.new_zeros(self.rows * self.length, items.shape[1]).index_copy(0, self.places, items)
         return items.view(self.rows, self.length, items.shape[1])
 
     def pack(self, padded: Tensor) -> Tensor:
-        """(rows, length, dim) to (items, dim); the first two axes may be cut otherwise."""
+        """Return (items, dim) of (rows, length, dim); the first two axes may be split otherwise."""
         flat = padded.flatten(0, 1)
         return flat if self.places is None else flat.index_select(0, self.places)
 
@@ -90,20 +90,20 @@ class Attention(nn.Module):
             nn.init.zeros_(layer.bias)
 
     def project(self, items: Tensor, rows: PackedRows) -> tuple[Tensor, Tensor]:
-        """Queries (rows, heads, length, dim / heads), and keys beside values (rows, 2, heads, length, dim / heads)."""
+        """Return queries (rows, heads, length, dim / heads); keys and values (rows, 2, heads, length, dim / heads)."""
         # One product makes queries, keys and values of all heads.
         projections = self._split(rows.pad(self.inward(items)))
         return projections[:, 0], projections[:, 1:]
 
     def queries(self, items: Tensor, rows: PackedRows, sources: int) -> Tensor:
-        """(items, dim) to (sources, heads, rows / sources x length, dim / heads): rows side by side share a source."""
+        """Return queries of (items, dim), (sources, heads, rows / sources x length, dim / heads)."""
         weight = self.inward.weight[: self.dim]
         bias = self.inward.bias[: self.dim]
         padded = rows.pad(functional.linear(items, weight, bias))
         return self._split(padded.view(sources, rows.rows // max(1, sources) * rows.length, self.dim))[:, 0]
 
     def keys_values(self, items: Tensor, rows: PackedRows) -> Tensor:
-        """(items, dim) to (rows, 2, heads, length, dim / heads)."""
+        """Return keys and values, (rows, 2, heads, length, dim / heads), of (items, dim)."""
         weight = self.inward.weight[self.dim :]
         bias = self.inward.bias[self.dim :]
         return self._split(rows.pad(functional.linear(items, weight, bias)))
@@ -144,7 +144,7 @@ class FeedForward(nn.Module):
         self.narrow = nn.Linear(wide, dim)
 
     def forward(self, items: Tensor) -> Tensor:
-        """(…, dim) to (…, dim)."""
+        """Return (…, dim) of (…, dim)."""
         return cast(Tensor, self.narrow(functional.relu(self.wide(items))))
 
 
@@ -167,11 +167,11 @@ class EncoderLayer(nn.Module):
         self.drop = Dropout(dropout)
 
     def forward(self, items: Tensor, rows: PackedRows, mask: Tensor) -> Tensor:
-        """Each item with what it sees.
+        """Return each item mixed with the items that it attends to.
 
         Args:
             items: (items, dim).
-            rows: where they stand.
+            rows: their positions.
             mask: (rows or 1, length or 1, length) bool; row = what looks, column = what is seen.
 
         Returns:
@@ -220,16 +220,16 @@ class DecoderLayer(nn.Module):
         seen: Tensor | None = None,
         weigh: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
-        """Each item with those before it and with the memory.
+        """Return each item mixed with those before it and with the memory.
 
         Args:
             items: (items, dim) the new ones.
-            rows: where they stand.
+            rows: their positions.
             memory: (sources, 2, heads, source length, dim / heads) from ``other.keys_values``. There are as many rows
-                as sources, or a multiple: rows that stand side by side share one, and nothing is copied.
+                as sources, or a multiple: adjacent rows share one, and nothing is copied.
             mask: (sources, source length) bool.
             seen: (rows, length, length) bool: which items of its row each sees, where that is not itself and all before
-                it. So the branches of a tree can stand in one row.
+                it. So the branches of a tree can share one row.
             weigh: whether the weights are asked for.
 
         Returns:

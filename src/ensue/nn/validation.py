@@ -1,4 +1,4 @@
-"""Checks of loaded tables: whoever wrote the file, an index that passed here lies inside what it indexes.
+"""Checks of loaded tables: an index that passed lies inside the table that it indexes, whatever the file holds.
 
 A compiled kernel and a gather trust their indices. Each integer table of a model folder is therefore checked once, when
 it is loaded: its type, its shape, its range, and that offsets rise from 0 to the end of what they cut. All functions

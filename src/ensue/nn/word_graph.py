@@ -43,7 +43,7 @@ class AdditiveScores(nn.Module):
         nn.init.xavier_uniform_(self.vector[None])
 
     def forward(self, words: Tensor, mask: Tensor) -> Tensor:
-        """(batch, words, dim), (batch, words) to (batch, words, words) scores; those of padding mean nothing."""
+        """Return (batch, words, words) scores of (batch, words, dim) words; those of padding have no meaning."""
         receiving, giving = self.sides(words).chunk(2, dim=-1)
         return additive_scores(receiving, giving, self.vector, mask)
 
@@ -62,13 +62,13 @@ class BilinearScores(nn.Module):
         self.scale = score_dim**-0.5
 
     def forward(self, words: Tensor, mask: Tensor) -> Tensor:
-        """(batch, words, dim), (batch, words) to (batch, words, words) scores; those of padding mean nothing."""
+        """Return (batch, words, words) scores of (batch, words, dim) words; those of padding have no meaning."""
         receiving, giving = self.sides(words).chunk(2, dim=-1)
         return cast(Tensor, self.scale * receiving @ giving.mT)
 
 
 def _sides(dim: int, score_dim: int) -> nn.Linear:
-    """W_r and b_r on top of W_l and b_l: two projections of a word in one product, each with Glorot's start."""
+    """Return W_r and b_r on top of W_l and b_l: two projections in one product, each with Glorot initialisation."""
     layer = nn.Linear(dim, 2 * score_dim)
     for weight in layer.weight.chunk(2):
         nn.init.xavier_uniform_(weight)
@@ -103,10 +103,10 @@ def _suits_additive_scores(receiving: Tensor, giving: Tensor, vector: Tensor, ma
 
 @kernels.compiled(_compiled_additive_scores, when=_suits_additive_scores)
 def additive_scores(receiving: Tensor, giving: Tensor, vector: Tensor, mask: Tensor) -> Tensor:
-    """Scores vector . tanh(receiving_i + giving_j) of all pairs of words, without a (words x words x dim) tensor.
+    """Return scores vector . tanh(receiving_i + giving_j) of all pairs without a (words x words x dim) tensor.
 
-    Texts are taken longest first and cut to their own length, so padding costs little. Blocks are made anew on the way
-    back; double backward is refused.
+    Texts are taken longest first and cut to their length, so padding costs little. Blocks are computed again in the
+    backward pass; double backward is refused.
 
     Args:
         receiving: (batch, words, dim) of the row.
@@ -147,7 +147,7 @@ class _PairScores(torch.autograd.Function):
     @staticmethod
     def forward(ctx: _Blocks, receiving: Tensor, giving: Tensor, vector: Tensor, mask: Tensor) -> Tensor:
         positions = torch.arange(1, mask.shape[1] + 1, device=mask.device)
-        # Length of a text = position of its last word, whatever stands between.
+        # Length of a text = position of its last word, even if padding lies between.
         lengths, falling = (mask * positions).amax(1).sort(descending=True, stable=True)
         order = falling if (falling.diff() < 0).any() else None
         ctx.blocks = list(_blocks(lengths.tolist(), len(vector), GPU_BLOCK if mask.is_cuda else BLOCK))
@@ -182,12 +182,12 @@ class _PairScores(torch.autograd.Function):
 
 
 def _sorted(order: Tensor | None, *rows: Tensor) -> tuple[Tensor, ...]:
-    """Texts put in order; ``None`` where they stand so already, as in the blocks of a batch."""
+    """Return the texts in an order; ``None`` means that they are in order already, as in the blocks of a batch."""
     return rows if order is None else tuple(tensor[order] for tensor in rows)
 
 
 def _sigmoids(blocks: list[_Block], receiving: Tensor, giving: Tensor) -> Iterator[Tensor]:
-    """For each block the (texts, rows, length, dim) numbers r = 1 / (1 + exp(2 (receiving_i + giving_j)))."""
+    """Yield for each block the (texts, rows, length, dim) numbers r = 1 / (1 + exp(2 (receiving_i + giving_j)))."""
     product = max(receiving.abs().max().item(), giving.abs().max().item()) <= _LARGEST
     # Add axes to broadcast: rows of the score matrix receive, columns give.
     receiving = 2 * receiving[:, :, None]

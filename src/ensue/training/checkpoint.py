@@ -50,7 +50,7 @@ class Checkpoint(NamedTuple):
     resume: bool = False
 
     def sibling(self, suffix: str) -> Checkpoint:
-        """Return the checkpoint of another run of the same training, in a file beside this one."""
+        """Return the checkpoint of another run of the same training, in a file next to this one."""
         return self if self.path is None else self._replace(path=self.path.with_name(f"{self.path.name}{suffix}"))
 
 
@@ -80,7 +80,7 @@ class _Opened(TypedDict, total=False):
 
 
 def state_tensors(model: nn.Module, optimizer: Adam) -> dict[str, Tensor]:
-    """The weights and the optimiser's moments themselves, not copies."""
+    """Return the weights and the optimiser's moments themselves, not copies."""
     # Prefixes keep the names of weights and moments apart in one file.
     weights = {f"{_MODEL}{name}": tensor for name, tensor in model.state_dict().items()}
     moments = optimizers.optimizer_tensors(model, optimizer)
@@ -91,7 +91,7 @@ def save_state(path: Path, model: nn.Module, optimizer: Adam, metadata: Mapping[
     """Replace a file by the state of a run, at once.
 
     Raises:
-        ModelFolderError: the disk is full or the place cannot be written; the old file stands.
+        ModelFolderError: the disk is full or the folder cannot be written; the old file is intact.
     """
     # A checkpoint holds what the model folder will hold, whose mode is not known yet: for its owner alone until then.
     write_chunks(path, TensorFile(state_tensors(model, optimizer), metadata), access=private_access())
@@ -137,13 +137,13 @@ def load_state(
     with torch.no_grad():
         for name, tensor in model.state_dict().items():
             tensor.copy_(arriving[_MODEL + name])
-    optimizer.state.clear()  # or the old moments would be held beside the new ones
+    optimizer.state.clear()  # or old and new moments would be in memory together
     optimizers.restore_optimizer(model, optimizer, arriving.under(_OPTIMIZER))
     return header["metadata"]
 
 
 def _described(file: Any, model: nn.Module) -> dict[str, tuple[str, list[int]]]:
-    """Type and shape of every tensor of a file, which must be those of the model."""
+    """Return the type and shape of every tensor of a file, which must be those of the model."""
     slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
     tensors = {name: (stored.get_dtype(), list(stored.get_shape())) for name, stored in slices.items()}
     expected = {name: list(tensor.shape) for name, tensor in model.state_dict().items()}
@@ -177,11 +177,11 @@ class _Arriving(Mapping[str, "Tensor"]):
         return _Arriving(self.path, self.described, self.device, prefix)
 
     def __iter__(self) -> Iterator[str]:
-        """Names."""
+        """Return the names."""
         return (name.removeprefix(self.prefix) for name in self.described if name.startswith(self.prefix))
 
     def __len__(self) -> int:
-        """Number of tensors."""
+        """Return the number of tensors."""
         return sum(1 for _ in self)
 
     def __contains__(self, name: object) -> bool:
@@ -189,10 +189,11 @@ class _Arriving(Mapping[str, "Tensor"]):
         return f"{self.prefix}{name}" in self.described
 
     def __getitem__(self, name: str) -> Tensor:
-        """A tensor on the device of the model."""
+        """Return a tensor on the device of the model."""
         dtype, shape = self.described[self.prefix + name]
         if rank_and_size()[0] == 0:
-            with safe_open(self.path, "pt") as file:  # opened anew, so that what was read before is not held
+            # Opened for each tensor, so that earlier ones are not held in memory.
+            with safe_open(self.path, "pt") as file:
                 tensor: Tensor = file.get_tensor(self.prefix + name).to(self.device)
         else:
             # Look up torch's name of a type that is stored by its name in the safetensors format.

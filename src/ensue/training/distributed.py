@@ -26,14 +26,14 @@ Shared = TypeVar("Shared")
 
 @contextmanager
 def ranks() -> Iterator[tuple[int, int]]:
-    """(rank, ranks) of this process, after joining the group if it was started by ``torchrun``."""
+    """Join the group if ``torchrun`` started this process, and yield its (rank, number of ranks)."""
     if "WORLD_SIZE" not in os.environ:
         yield 0, 1
         return
     gpu = torch.cuda.is_available()
     if gpu:
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-    # Its functions take the group that stands at import as a default and would keep it, and its threads, past the end:
+    # Its functions take the group that exists at import as a default and would keep it, and its threads, past the end:
     # now and then a rank then aborts on leaving, and torchrun kills the others before they have saved.
     importlib.import_module("torch.distributed.nn")
     distributed.init_process_group("nccl" if gpu else "gloo")
@@ -44,7 +44,7 @@ def ranks() -> Iterator[tuple[int, int]]:
 
 
 def rank_and_size() -> tuple[int, int]:
-    """(rank, ranks) of this process; (0, 1) outside a group."""
+    """Return (rank, number of ranks) of this process; (0, 1) outside a group."""
     if not is_imported("torch.distributed"):
         return 0, 1
     joined = distributed.is_available() and distributed.is_initialized()
@@ -52,7 +52,7 @@ def rank_and_size() -> tuple[int, int]:
 
 
 def broadcast(tensor: Tensor) -> Tensor:
-    """The first rank's tensor on every rank, in the memory of the one given."""
+    """Overwrite a tensor by that of the first rank, and return it."""
     if rank_and_size()[1] > 1:
         distributed.broadcast(tensor, 0)
     return tensor
@@ -72,7 +72,7 @@ def share(value: Shared) -> Shared:
 
 
 def max_over_ranks(number: int) -> int:
-    """The highest number that any rank gives, on every rank."""
+    """Return the highest number of all ranks, on every rank."""
     if rank_and_size()[1] == 1:
         return number
     maximum = torch.tensor(number, device=_device())
@@ -81,7 +81,7 @@ def max_over_ranks(number: int) -> int:
 
 
 def mean_over_ranks(values: npt.NDArray[np.float64]) -> float:
-    """The mean of what all ranks hold together; the same on every rank."""
+    """Return the mean of the values of all ranks, the same on every rank."""
     if rank_and_size()[1] == 1:
         return float(values.mean())
     sums = torch.tensor([values.sum(), len(values)], dtype=torch.float64, device=_device())

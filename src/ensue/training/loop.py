@@ -54,7 +54,7 @@ class Learner(Protocol):
     """A module as the loop sees it."""
 
     def loss(self, batch: TrainingBatch) -> Tensor:
-        """The mean over the batch's targets."""
+        """Return the mean loss over the batch's targets."""
         ...
 
 
@@ -62,15 +62,15 @@ class TrainingSource(Protocol):
     """Training data: a shuffled plan an epoch, and batches on demand."""
 
     def plan(self, size: int, seed: int | tuple[int, ...]) -> list[Index]:
-        """The batches of an epoch, as index arrays; the same for the same seed."""
+        """Return the batches of an epoch as index arrays; the same for the same seed."""
         ...
 
     def groups(self, targets: int) -> Iterator[Index]:
-        """All the data once, in groups of about this many targets."""
+        """Yield all the data once, in groups of about this many targets."""
         ...
 
     def batch(self, index: Index) -> TrainingBatch:
-        """One batch on the CPU."""
+        """Return one batch on the CPU."""
         ...
 
 
@@ -79,7 +79,7 @@ TIMED_STEPS = 10
 PATIENCE_FACTOR = 4
 """Factor on the patience of a run whose monitored metric is still below ``min_useful_metric``."""
 COUNTS = ["epoch", "step", "taken", "waited", "halvings", "best", "best_epoch", "loss_sum", "loss_count", "first_loss"]
-"""Attributes of a run that a checkpoint holds beside the weights and the moments."""
+"""Attributes of a run that a checkpoint holds besides the weights and the moments."""
 
 
 def train(
@@ -107,7 +107,7 @@ def train(
         optimizer: made by :func:`ensue.training.optimizer.make_optimizer`; ends in the state of the best weights.
         seed: the same seed gives the same bytes on the CPU.
         stage: a word for the reports.
-        checkpoint: a file that lets a killed run continue; a finished run leaves it, and the best weights beside it,
+        checkpoint: a file that lets a killed run continue; a finished run leaves it, and the best weights next to it,
             for the caller to remove. Of several ranks the first one's counts for all.
         fingerprint: names data and settings, so that a checkpoint of another run is refused.
         every_seconds: time between two checkpoints.
@@ -226,7 +226,7 @@ def one_pass(
 
 
 def mean_loss(model: nn.Module, source: TrainingSource, targets: int = 4096) -> float:
-    """Mean loss over all targets of a source, in evaluation mode, shared among the ranks."""
+    """Return the mean loss over all targets of a source, in evaluation mode; ranks share the work."""
     rank, world = rank_and_size()
     device = next(model.parameters()).device
     was_training = model.training
@@ -287,13 +287,13 @@ class _Run:
         return self.best is not None and self.best_epoch == self.epoch == schedule.epochs
 
     def set_rate(self, rate: float) -> None:
-        """The optimiser's step size from here on; a group may have a ``pace`` to multiply it by."""
+        """Set the learning rate; a group may have a ``pace`` to multiply it by."""
         for group in self.optimizer.param_groups:
             # Slow parameters have a pace below 1.
             group["lr"] = rate * group.get("pace", 1.0)
 
     def learn(self, data: TrainingSource, index: Index, step: int) -> int:
-        """One step of the optimiser on this rank's part of a batch; returns a signal that asks for the end, or 0."""
+        """Take a step on this rank's part of a batch; return a signal that asks for the end, or 0."""
         world = rank_and_size()[1]
         signalled = end_asked()
         self.optimizer.zero_grad()
@@ -318,7 +318,7 @@ class _Run:
 
     @contextmanager
     def _drawn(self, data: TrainingSource, index: Index, step: int) -> Iterator[TrainingBatch | None]:
-        """The part of a batch that this rank has, with the random state of its step; ``None`` where it has no part."""
+        """Yield this rank's part of a batch, if it has any, with the random state of its step."""
         rank, world = rank_and_size()
         state = np.random.SeedSequence([self.seed, step, rank]).generate_state(1, np.uint64)
         # Of 64 random bits drop one: torch's seeds are signed numbers.
@@ -383,7 +383,7 @@ class _Run:
         return mean
 
     def keep_best(self) -> None:
-        """Before an epoch moves weights that are the best so far, save them (first rank only)."""
+        """Save the weights before an epoch changes them, if they are the best so far (first rank only)."""
         if self.best_epoch and self.best_epoch == self.epoch and not self.step and rank_and_size()[0] == 0:
             save_state(self._best_file(self.epoch), self.model, self.optimizer, {})
 

@@ -50,10 +50,10 @@ class RowAdam(Adam):
     _step_dense = torch.no_grad()(inspect.unwrap(Adam.step))
 
     touched: dict[Tensor, list[Tensor]] | None = None
-    """By table the rows that each step has moved, where somebody keeps count of them."""
+    """Rows that each step has moved, by table; ``None`` where nobody needs them."""
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """One step on all parameters that have a gradient."""
+        """Take a step on all parameters that have a gradient."""
         if closure is not None:
             raise NotImplementedError("compute the loss before the step; closures are not supported")
         sparse = [
@@ -71,7 +71,7 @@ class RowAdam(Adam):
 
     @torch.no_grad()
     def _move(self, group: Group, table: Tensor, grad: Tensor) -> None:
-        """Adam on the rows that a coalesced gradient holds."""
+        """Move the rows that a coalesced gradient holds."""
         state = self.state[table]
         if not state:
             state["step"] = torch.zeros((), device=table.device)
@@ -159,14 +159,14 @@ def make_optimizer(
 
 
 def by_row(model: nn.Module) -> set[Tensor]:
-    """The tables whose lookups leave sparse gradients."""
+    """Return the tables whose lookups leave sparse gradients."""
     modules = [module for module in model.modules() if isinstance(module, nn.Embedding | ItemLayer) and module.sparse]
     biases = (module.bias for module in modules if isinstance(module, ItemLayer))
     return {module.weight for module in modules} | set(biases)
 
 
 def optimizer_tensors(model: nn.Module, optimizer: Adam) -> dict[str, Tensor]:
-    """The optimiser's state as tensors named ``parameter.field``; empty before the first step."""
+    """Return the optimiser's state as tensors named ``parameter.field``; empty before the first step."""
     return {
         f"{name}.{field}": value
         for name, parameter in model.named_parameters()
@@ -194,7 +194,7 @@ def restore_optimizer(model: nn.Module, optimizer: Adam, tensors: Mapping[str, T
 
 
 def _require_names(model: nn.Module, names: Set[str]) -> None:
-    """All fields of some parameters, and nothing else.
+    """Require all fields of some parameters, and nothing else.
 
     Raises:
         ValueError: it is of another model.
@@ -209,7 +209,7 @@ def saved_optimizer(folder: Path, model: nn.Module, make: Callable[[], Adam]) ->
     """Return a function that makes an optimiser from the moments in a folder, which are not read before.
 
     Args:
-        folder: a model folder, as it stands now.
+        folder: a model folder in its present state.
         model: its parameters, as many rows as when it was saved.
         make: an optimiser of these parameters that has taken no step.
 

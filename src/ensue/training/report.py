@@ -58,7 +58,7 @@ class Report:
     device: str = ""
     """Device of the training, such as ``cpu`` or ``cuda:0``."""
     note: str = ""
-    """A line to be said; a report that has one tells nothing else."""
+    """A line to print; a report with a note has no other content."""
     stop: StopRequest = field(default_factory=StopRequest, repr=False, compare=False)
     """Call it to end the training after this epoch; the best epoch is kept as usual."""
 
@@ -130,7 +130,7 @@ def whole_steps() -> Iterator[None]:
 
 
 def end_asked() -> int:
-    """The number of the signal that waits; 0 for none."""
+    """Return the number of the signal that waits; 0 for none."""
     return _State.signal_number
 
 

@@ -126,7 +126,7 @@ RECORDS: list[tuple[Callable[[], object], str]] = [
     (lambda: untyped.History(("a",), 5), "history '': times is of type int; give a list of seconds"),
     (lambda: untyped.Text("xy"), "text '': texts is the text 'xy'; give a list of one text or two, such as ['xy']"),
     (lambda: untyped.Text((7,)), "text '': texts[0] is of type int; it must be a text"),
-    (lambda: untyped.Text(("a",), ["x"]), "text '': label is ['x']; it must be a text, a number, true or false"),
+    (lambda: untyped.Text(("a",), {"x": 1}), "text '': label is {'x': 1}; it must be a text, a number, true or false"),
     (
         lambda: untyped.Post("a", about="ferry"),
         "post '': about is the text 'ferry'; give a list of ids, such as ['ferry']",

@@ -150,6 +150,7 @@ def test_the_document(counted: Running) -> None:
     }
     assert set(bodies) == {
         *(f"/v1/models/{{name}}/{verb}" for verb in ("predict", "explain", "figure", "update")),
+        "/v1/models/{name}/lists/{list}",
         "/v1/events",
     }
     assert all(body["examples"] and body["schema"] for body in bodies.values())

@@ -280,7 +280,7 @@ class Reading:
 class Scoring(Reading):
     """Options of reading and scoring; each field is an option, see :func:`reads`."""
 
-    protocol: Annotated[str, _scoring(help="full, paper; next: also last, macro or sampled")] = "full"
+    protocol: Annotated[str, _scoring(help="full, paper; next: last, macro, sampled", show_default=False)] = "full"
     unknown: Annotated[str, _scoring(help="next: unknown items: miss, drop, rank")] = "miss"
     cutoffs: Annotated[str, _scoring(help="next: k of HR@k and NDCG@k")] = "10,20,50,100"
     diversify: Annotated[str, _scoring(help="next: also score lists re-ranked by mmr=0.3, say")] = ""

@@ -202,7 +202,8 @@ class LabelledTexts(Examples[ClassifyPredictor, TextLabels | TextSets]):
         numbers = np.array([self.labels.index(label) for label in predictor.labels])
         if self.data.multilabel:
             # Columns of the model among the labels of all models; a label that it does not know has probability 0.
-            scores, predicted_sets = np.zeros(targets.shape), np.zeros(targets.shape, np.bool_)
+            scores = np.zeros(targets.shape)
+            predicted_sets = np.zeros(targets.shape, np.bool_)
             scores[:, numbers] = probabilities
             predicted_sets[:, numbers] = predictor.predicted_sets(probabilities, component)
             return TextSets(self.labels, predicted_sets, targets.astype(np.bool_), scores, seconds)
@@ -275,7 +276,8 @@ class LabelledTexts(Examples[ClassifyPredictor, TextLabels | TextSets]):
     def warning(self, name: str, result: BootstrapResult, results: Mapping[str, BootstrapResult]) -> str:
         """Return a sentence unless the accuracy, or micro F1, is significantly above that of the majority row."""
         majority = results["majority"]
-        accuracy, base = result.by_name()[self.main], majority.by_name()[self.main]
+        accuracy = result.by_name()[self.main]
+        base = majority.by_name()[self.main]
         if result is majority or (accuracy > base and is_significant(result.p_value(majority, self.main))):
             return ""
         return (

@@ -155,7 +155,8 @@ def _changed_ranks(predictor: Ranks, data: Histories) -> tuple[int, int]:
     table = {(int(owner), int(event)): float(rank) for rank, owner, event in zip(ranks, owners, events, strict=True)}
     changed = 0
     for row in range(len(histories)):
-        start, length = int(histories.offsets[row]), int(histories.lengths[row])
+        start = int(histories.offsets[row])
+        length = int(histories.lengths[row])
         end = max(length // 2, 1) + 1  # one event more than half: the last of them is the target
         mask = np.zeros(len(histories.ids), np.bool_)
         # Cut the session after the target, and leave all other rows out.

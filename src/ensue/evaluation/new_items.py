@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 else:
     torch = lazy("torch")
 
-NEAREST, POPULARITY = "nearest features", "popularity"
+NEAREST = "nearest features"
+POPULARITY = "popularity"
 NEIGHBOURS = 10
 """Trained items whose scores are averaged, weighted by similarity."""
 _LOWEST = -1e9
@@ -56,10 +57,13 @@ class NewItemBaselines:
 
     def __init__(self, predictor: NextPredictor, data: Histories, exclusion: Exclusion) -> None:
         assert predictor.known_items is not None
-        self.predictor, self.data, self.exclusion = predictor, data, exclusion
+        self.predictor = predictor
+        self.data = data
+        self.exclusion = exclusion
         item_ids = torch.from_numpy(predictor.vocabulary.ids(predictor.known_items.items.ids.to_list())).long()
         is_new = torch.from_numpy(predictor.counting["popularity"].totals)[item_ids] == 0
-        self.new_ids, self.trained_ids = item_ids[is_new], item_ids[~is_new]
+        self.new_ids = item_ids[is_new]
+        self.trained_ids = item_ids[~is_new]
         self.neighbours = self._neighbours(is_new)
         self.column = torch.full((len(predictor.vocabulary),), -1)
         """(ids,) the column of each new item in its scores, -1 for other ids."""
@@ -96,7 +100,8 @@ class NewItemBaselines:
     def _scores(self) -> Iterator[tuple[Index, Tensor, Tensor, dict[str, Tensor]]]:
         """Yield events, their ids, (targets, ids) scores without new items, and (targets, new items) by baseline."""
         in_vocabulary = self.data.ids != UNKNOWN
-        known_events, events = self.data.keep(in_vocabulary), np.flatnonzero(in_vocabulary)
+        known_events = self.data.keep(in_vocabulary)
+        events = np.flatnonzero(in_vocabulary)
         windows = Windows(known_events, self.predictor.network.reach)
         column = self.column.numpy()[self.data.ids]
         counts = _RunningCounts(self.data, column, len(self.new_ids)) if self.data.timed else None
@@ -118,7 +123,9 @@ class NewItemBaselines:
     def _limits(self, targets: Tensor, old_scores: Tensor, new_scores: Tensor, k: int) -> Tensor:
         """Return the largest offset at which each trained target in the top k stays there, (such targets,)."""
         is_trained = self.column[targets] < 0
-        targets, old_scores, new_scores = targets[is_trained], old_scores[is_trained], new_scores[is_trained]
+        targets = targets[is_trained]
+        old_scores = old_scores[is_trained]
+        new_scores = new_scores[is_trained]
         ranks = torch.from_numpy(metrics.ranks(old_scores.numpy(), targets.numpy()))
         in_top = (ranks <= k) & (old_scores.gather(1, targets[:, None])[:, 0] > -torch.inf)
         highest = new_scores[in_top].topk(min(k, new_scores.shape[1]), dim=1).values

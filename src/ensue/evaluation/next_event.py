@@ -252,7 +252,8 @@ class SessionTargets(Examples[NextPredictor, TargetRanks]):
         (item_filter,) = predictor.filters_of([self.rules])
         assert item_filter is not None
         assert item_filter.reranker is not None
-        lists, ranks = np.zeros((len(coded.ids), k), np.int64), ranks.copy()
+        lists = np.zeros((len(coded.ids), k), np.int64)
+        ranks = ranks.copy()
         # The session of a target is what precedes it in its sequence.
         starts = coded.offsets[:-1][coded.sequence_index()]
         for event in self.events[best.ids[self.events, 0] > 0].tolist():

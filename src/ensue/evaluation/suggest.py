@@ -150,9 +150,11 @@ class NextQueries(Examples[SuggestPredictor, ScoredSuggestions]):
         start = time.perf_counter()
         lists = predictor.suggest(self.histories, SHOWN, name)
         seconds = time.perf_counter() - start
-        texts, first = lists.texts, lists.first
+        texts = lists.texts
+        first = lists.first
         if self.protocol == "paper":
-            texts, first = normalise(texts, "paper"), normalise(first, "paper")
+            texts = normalise(texts, "paper")
+            first = normalise(first, "paper")
         return ScoredSuggestions.of(first, self.true, metrics.text_ranks(texts, lists.offsets, self.true), seconds)
 
     def score_rankings(self, rankings: Rankings) -> ScoredSuggestions:

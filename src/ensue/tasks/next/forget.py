@@ -1,8 +1,8 @@
-"""Forget a person: remove the histories of one from a predictor, and the values that stand for one.
+"""Forgetting: remove the histories of a person, and values that identify a person, from a predictor.
 
-A history is recognised by its fingerprint, for a folder holds no names; where it is known, what was counted of it is
-subtracted. A value, such as a user who passes cascades on, is taken out of every history and table, and its id stays
-empty, for ids are stable. Weights cannot be taken back.
+Folders contain no names, so a history is recognised by its fingerprint; its counts are then subtracted. A value, such
+as a user of cascades, is removed from every history and table; its id stays empty, because ids are stable. Weights of
+networks cannot be corrected.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def forget(state: NextState, data: Histories, values: Collection[str] = ()) -> F
 
 
 def forget_users(state: NextState, records: Histories | None, users: Collection[str], folder: Path) -> Forgotten:
-    """Remove some users: their histories in the records, and the values that stand for them."""
+    """Remove users: their histories in the records, and the values with their names."""
     mine = Histories.of([]) if records is None else records_of(records, users)
     return forget(state, mine, [user for user in users if user in state.vocabulary])
 

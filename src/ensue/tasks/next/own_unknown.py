@@ -1,15 +1,16 @@
-"""Unknown events of a history as candidates: values that it holds and the training data lacks may come again.
+"""Unknown items of a history as candidates: items that it contains and the training data lacks may repeat.
 
-They are ranked only where that is asked for (``predict(rank_unknown=True)``, ``evaluate(unknown="rank")``), and then by
-the same rule for every model and baseline. A model has no score for them. What is counted is how often a value that no
-other history held came again, by its distance (:class:`ensue.tasks.next.baselines.repeats.RepeatShares`): that share is
-the candidate's probability. The model's own probabilities are of what it knows, and what comes is often new: of all
-that the history does not hold a share ``novelty``, by Good's estimate (1953). So all that the model knows together has
+They are ranked only on request (``predict(rank_unknown=True)``, ``evaluate(unknown="rank")``), by the same rule for
+every model and baseline, because no model has a score for them. The probability of a candidate is the counted share of
+repeats of items that no other history contains, by distance
+(:class:`ensue.tasks.next.baselines.repeats.RepeatShares`). The probabilities of the model cover known items only, but a
+fraction ``novelty`` of the items that are new to a history is new to all, by Good's estimate (1953). The known items
+together therefore have
 
-    known = sum over own values that it knows of their shares + (1 - ``novelty``) x what all own values leave
+    known = sum of the shares of the history's known items + (1 - ``novelty``) x what all its own items leave
 
-and a candidate's score is the model's log total plus ln(share / known). Histories without such values, and data in
-which nothing repeats, are scored as if there were none.
+and the score of a candidate is the model's log total plus ln(share / known). Histories without such items, and data in
+which nothing repeats, are scored as usual.
 """
 
 from __future__ import annotations

@@ -79,11 +79,11 @@ def spreaders(
 ) -> list[Spreader]:
     """Rank users by a measure.
 
-    A person counts once a cascade, where they come first in it.
+    A user counts once per cascade, at their first event in it.
 
     Args:
-        histories: cascades, a value an event.
-        leaned: (events,) what later events leaned on each event, of :func:`leaned_on`.
+        histories: cascades, one user per event.
+        leaned: (events,) attributions that each event receives, from :func:`leaned_on`.
         by: the measure they are ordered by.
         top: how many, at most.
         seed: of the resamples.
@@ -235,7 +235,7 @@ def drawn_cascade(predictor: NextPredictor, histories: Histories) -> Explanation
     rows = np.zeros((size, size))
     if isinstance(predictor.network, Credits):
         rows += shares[:size, :size]
-    else:  # what the answer after an event leaned on is what the next event did
+    else:  # weights after an event belong to the next event
         rows[1:, :-1] = shares
     record = cascade.record(0)
     return Explanation(record.values, record.times, tuple(map(tuple, rows.tolist())), (), Answer(()))

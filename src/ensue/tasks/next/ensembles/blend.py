@@ -57,11 +57,11 @@ from ensue.tasks.next.settings import BlendSettings, CORESettings
 from ensue.vocabulary import FIRST
 
 FLOOR = 0.001
-"""Shares among the neighbours well below this count as nothing."""
+"""Scale of the shares among the neighbours: smaller ones hardly change the score."""
 STEP_FLOOR = 0.01
-"""Shares among the followers well below this count as nothing."""
+"""Scale of the shares among the followers: smaller ones hardly change the score."""
 NEVER = -20.0
-"""The logarithm of popularity at least: counts know nothing of what never came."""
+"""Lower bound of the logarithm of popularity, for items that never occurred."""
 LIKELIHOOD_RATIO = 1.92
 """Nats by which the network must make the held-out targets likelier: half of the 95 % point of chi-square with one
 degree of freedom (likelihood-ratio test, p < .05)."""
@@ -70,19 +70,19 @@ NEIGHBOUR_WEIGHTS = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0)
 MAX_NEIGHBOUR_WEIGHT = 100.0
 """Weight at which a candidate's own vector no longer matters."""
 REPEATS = (1, 2, 3, 4, 6, 11, 21)
-"""The distances at which each class of repeats begins; the latest event is at 1."""
+"""Smallest distance of each class of repeats; the latest event has distance 1."""
 PRIOR = (0.2, 0.4, 0.2, 0.5, *(0.0 for _ in REPEATS))
 """Weights of network, neighbours, followers, interpolated counts and repeats without any held-out target; close to
 those fitted on 2,000 sessions each of Diginetica, Yoochoose and Globo and on the sessions after them."""
 SPREAD = 1.0
-"""Standard deviation of the numbers around ``PRIOR``."""
+"""Standard deviation of the weights around ``PRIOR``."""
 MIN_NETWORK_WEIGHT = 0.02
 """Minimum weight of the network: it orders the items that no count covers."""
 CANDIDATES = 50
-"""Candidates with which a target is compared; more of them, and the first ranks count for less (same data)."""
+"""Candidates that a target is compared with; more of them would give the first ranks less weight."""
 MIN_TARGETS = 1_000
 FOLDS = 5
-"""With fewer held-out targets, weights of count-based parts are also fitted by cross-validation in so many folds."""
+"""With fewer held-out targets, weights of count-based parts are also fitted by cross-validation in ``FOLDS``."""
 
 
 class Blend(nn.Module):

@@ -75,9 +75,9 @@ MIN_LOG_SHARE = -20.0
 """Lower bound of the logarithm of a share."""
 FLOOR = 1e-4
 HIGH = 1e-2
-"""Shares of what the counts say well below these count as nothing, or as little."""
+"""Scales of the shares from counts: smaller shares hardly change the feature."""
 TRIED = 10_000
-"""Held-out targets, drawn at random, from which the mixture is learned."""
+"""Maximum number of held-out targets, a random sample, on which the mixture is fitted."""
 AT_ONCE = 16
 """Held-out windows per batch."""
 JUDGED = 1000
@@ -85,7 +85,7 @@ FOLDS = 4
 ERRORS = 2.0
 """On this number of targets, in this number of folds, no baseline may be better by more standard errors than this."""
 CANDIDATES = 100
-"""Candidates with which a target is compared then: the highest, and as many of the others, which stand for all."""
+"""Number of highest candidates that a target is compared with, and of sampled ones that represent the others."""
 MAX_DENSE_USERS = 50_000
 """The largest catalogue of which the mixture scores all users."""
 TABLES_PER_ID = 4
@@ -208,7 +208,7 @@ class CascadeBlend(nn.Module):
         # Past cascades that hold any of the latest events of a step: a sum up to the step, less one up to the window.
         sums = (past.totals()[batch.ids] * batch.mask).cumsum(1)
         num_compared = sums[row, step] - np.where(step < window, 0.0, sums[row, np.maximum(step - window, 0)])
-        num_compared = np.minimum(num_compared, len(past.offsets) - 1)  # so many past cascades at most are compared
+        num_compared = np.minimum(num_compared, len(past.offsets) - 1)  # each past cascade is compared once
         # Cumulative bytes cut the target steps into chunks of about BYTES: float32 tables, and one float64 per
         # cascade.
         num_tables = len(FEATURES) if past.num_ids <= MAX_DENSE_USERS else TABLES_PER_ID

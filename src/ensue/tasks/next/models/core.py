@@ -10,12 +10,12 @@ robust distance        ``CORE.forward``: cosine / temperature; dropout on item v
 loss                   ``CORE.loss``: softmax over the target and shared negatives
 =====================  =======================================================================================
 
-**Departures.** The paper trains a row a prefix with a bidirectional encoder whose weights ask nothing but the event
-itself. Here both layers look back only and the latest event asks for the weights, so one pass answers every step of a
-session; order enters as a bias a distance, so there is no longest session. To the cosine is added ``prior`` times the
-logarithms of how often a candidate occurred: ever, and lately, in a stream, by each of ``HALVES``. It is learned, near
-0 in a stable catalogue and large where today's news is read. Once a stream has begun, ``RECENT`` of each forecast are
-the latest events themselves: after a silence the news is new, and vectors of old items would lead astray. The loss
+**Departures.** The paper trains one row per prefix with a bidirectional encoder whose weights depend on the event
+alone. Here both layers look back only and the latest event asks for the weights, so one pass answers every step of a
+session; order enters as one bias per distance, so there is no longest session. The cosine is increased by ``prior``
+times the logarithms of a candidate's counts: overall, and recent in a stream, by each of ``HALVES``. It is learned:
+near 0 in a stable catalogue and large where today's news is read. In a stream ``RECENT`` of each forecast are the
+latest events themselves: after a silence all news is new, and vectors of old items would mislead. The loss
 draws its negatives (``Sampler``) and corrects for their chance; the paper's goes over all items, which is ``loss=ce``.
 The learning rate rises over the first steps and falls to 0 along a cosine.
 """

@@ -13,8 +13,8 @@ output            ``CYANRNN.forward``: softmax over users of a layer on [x_i ; d
 ================  ================================================================================================
 
 Each step needs the alignment of the one before, so the decoder is a loop, over the cascades of a batch that go on. A
-step makes (batch x time x dim) numbers and keeps only the coverage, (batch x time x coverage): the rest is made anew on
-the way back.
+step makes (batch x time x dim) numbers and keeps only the coverage, (batch x time x coverage): the rest is recomputed
+in the backward pass.
 
 The equations are those of the authors' released program, with coverage. Defaults are those of HiDAN's paper for its
 rivals: 64 units, a user table 32 wide, keep probability 0.8. Its Table 3 counts 27.1k parameters. Coverage 10 wide over

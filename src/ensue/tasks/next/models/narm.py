@@ -12,7 +12,7 @@ decoder            ``NARM.forward``: scores emb_i . B c
 
 All clicks of a session are answered in one pass. The score of a pair (i, j) sums over dim after a sigmoid, so it is no
 matrix product, and all pairs at once would be a (time x time x dim) tensor. ``additive_scores`` goes over distances
-i - j instead: (batch x time x dim) at a time, ``length`` times; the way back makes each part anew, so neither does
+i - j instead: (batch x time x dim) at a time, ``length`` times; the backward pass recomputes each part, so neither does
 training hold more. The result is exact.
 
 Defaults are the authors': table 50 wide, state 100, dropout 0.25 on clicks and 0.5 on the session, the last 19 clicks.

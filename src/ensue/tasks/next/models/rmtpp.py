@@ -1,6 +1,6 @@
 """RMTPP: recurrent marked temporal point process (Du, Dai, Trivedi, Upadhyay, Gomez-Rodriguez & Song, KDD 2016).
 
-Given who passed a story on so far, and when, rank who passes it on next and say how long that takes: a recurrent
+Given who passed a story on so far, and when, rank who passes it on next and estimate how long that takes: a recurrent
 network reads users and gaps, and its state sets both the softmax over users and the rate of a point process.
 
 ==========================  =====================================================================================

@@ -61,3 +61,13 @@ def test_an_impossible_combination_is_a_pruned_trial() -> None:
     tuning = ensue.tune("next", SESSIONS, "core", search={"heads": "3,5"}, settings={"epochs": 1, "dim": 8}, trials=2)
     assert [trial["state"] for trial in tuning.trials] == ["complete", "pruned"]
     assert "is not a multiple of heads" in str(tuning.trials[1]["refused"])
+
+
+def test_a_resumed_search_may_begin_with_an_impossible_combination(tmp_path: Path) -> None:
+    for _ in range(2):
+        tuning = ensue.tune(
+            "next", SESSIONS, "core", search={"heads": "3,5"}, settings={"epochs": 1, "dim": 8}, trials=1,
+            storage=tmp_path / "search.db",
+        )  # fmt: skip
+    assert [trial["state"] for trial in tuning.trials] == ["complete", "pruned"]
+    assert tuning.metric == "mrr" and tuning.settings == {}

@@ -154,8 +154,6 @@ def tune(
     refit: dict[str, object] = (
         {"refit": False} if "refit" in {setting.name for setting in settings_of(task, model)} else {}
     )
-    durations: list[float] = []
-    metrics: list[str] = []
 
     def predictor(changes: Mapping[str, object]) -> AnyPredictor:
         return make(task, model, settings=changes, seed=seed)
@@ -164,7 +162,6 @@ def tune(
         return any(DEFAULTS in trial.user_attrs and trial.value is not None for trial in study.trials)
 
     def objective(trial: Trial) -> float:
-        begin = time.monotonic()
         if has_defaults(study):
             for suggest in spaces.values():
                 suggest(trial)
@@ -173,18 +170,18 @@ def tune(
         try:
             score, metric = _score(predictor(fixed | _settings(trial) | refit), train, valid, trial, end)
         except SettingError as error:  # such as a dim that is no multiple of heads
-            if not durations:
+            if not has_defaults(study):
                 raise
             trial.set_user_attr("refused", str(error))
             raise optuna.TrialPruned from error
-        metrics.append(metric)
-        durations.append(time.monotonic() - begin)
+        study.set_user_attr("metric", metric)
         return score
 
     def after_trial(study: Study, trial: FrozenTrial) -> None:
         if report is not None:
             report(_row(trial))
-        reserve = FINAL_FITS * durations[0] if durations else 0.0
+        first = study.trials[0].duration
+        reserve = FINAL_FITS * first.total_seconds() if first is not None else 0.0
         if time.monotonic() > end - reserve:
             study.stop()
 
@@ -192,7 +189,7 @@ def tune(
     end = start + 60 * minutes
     study = _study(optuna, storage, f"{task} {model}", known, [fixed, search, seed], seed)
     study.optimize(objective, n_trials=trials, callbacks=[after_trial])
-    metric = metrics[-1] if metrics else ""
+    metric = study.user_attrs["metric"]
     rows = tuple(_row(trial) for trial in study.trials)
     if DEFAULTS in study.best_trial.user_attrs:
         return Tuning(task, model, metric, {}, rows, None)

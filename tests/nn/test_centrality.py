@@ -11,7 +11,15 @@ from torch import Tensor
 
 from ensue import SettingError
 from ensue.nn import word_graph
-from ensue.nn.centrality import Method, centrality, connections, dobrushin, second_eigenvalue, steps_to_converge
+from ensue.nn.centrality import (
+    Method,
+    centrality,
+    connections,
+    damped,
+    dobrushin,
+    second_eigenvalue,
+    steps_to_converge,
+)
 from ensue.nn.word_graph import additive_scores
 from tests.oracles import text as text_oracles
 
@@ -217,6 +225,48 @@ def test_no_wrong_second_derivative(method: Method) -> None:
     )
     with pytest.raises(RuntimeError, match="once_differentiable"):
         first[0].sum().backward()  # type: ignore[no-untyped-call]
+
+
+# --- with damping: TokenRank ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("damping", [0.0, 0.5, 0.85, 0.99])
+def test_tokenrank_equals_its_power_iteration(method: Method, damping: float) -> None:
+    matrix = connections(3 * random(4, 5, 5, seed=12), RAGGED)
+    found = centrality(damped(matrix, RAGGED, damping), RAGGED, method=method)
+    for share, own, mask in zip(found[:3], matrix, RAGGED, strict=False):
+        attention = own[mask][:, mask].mT  # right-stochastic: one row per query
+        torch.testing.assert_close(share[mask], text_oracles.token_rank(attention, damping), rtol=0, atol=1e-12)
+    assert (found[~RAGGED] == 0).all()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_gradcheck_of_tokenrank(method: Method) -> None:
+    def whole_layer(scores: Tensor) -> Tensor:
+        graphs = damped(connections(scores, RAGGED), RAGGED, 0.85)
+        return centrality(graphs, RAGGED, method=method, steps=60 if method == "power" else None)
+
+    assert torch.autograd.gradcheck(whole_layer, random(4, 5, 5, seed=13).requires_grad_(), atol=1e-8)
+
+
+def test_gradient_of_tokenrank_is_that_of_its_closed_form() -> None:
+    # p = (1 - d) (I - d A)^-1 1/n, differentiated by autograd through the inverse.
+    matrix, direction = graph(7, 2.0, seed=14).requires_grad_(), random(7, seed=15)
+    closed = 0.15 * torch.linalg.inv(torch.eye(7).double() - 0.85 * matrix[0]).mean(1)
+    (expected,) = torch.autograd.grad(closed @ direction, matrix)
+    found = centrality(damped(matrix, whole(1, 7), 0.85), whole(1, 7))[0]
+    torch.testing.assert_close(found, closed, rtol=0, atol=1e-14)
+    (errors,) = torch.autograd.grad(found @ direction, matrix)
+    # A change of A that leaves its column sums cannot see what is the same in a whole column.
+    moved = expected - errors
+    torch.testing.assert_close(moved - moved.mean(1, keepdim=True), torch.zeros_like(moved), rtol=0, atol=1e-13)
+
+
+def test_damping_slows_no_walk_down() -> None:
+    for mixing in (0.3, 0.95):
+        matrix = damped(planted(mixing), whole(1, 6), 0.9)
+        assert second_eigenvalue(matrix, whole(1, 6)).item() == pytest.approx(0.9 * mixing, abs=1e-12)
 
 
 # --- padding, empty texts, graphs in pieces ---------------------------------------------------------------------------

@@ -40,6 +40,16 @@ def power_method(matrix: Tensor, start: Tensor, stop: float) -> Tensor:
         alpha = y / y.square().sum().sqrt()
 
 
+def token_rank(attention: Tensor, damping: float) -> Tensor:
+    """(words,) x <- T' x from uniform, T = d P + (1 - d) 11'/n, of a right-stochastic P: TokenRank as it is released."""
+    num_words = len(attention)
+    transition = damping * attention + (1 - damping) * torch.ones_like(attention) / num_words
+    share = torch.full((num_words,), 1 / num_words, dtype=attention.dtype)
+    for _ in range(5000):
+        share = transition.mT @ share
+    return share
+
+
 def dobrushin(matrix: Tensor) -> float:
     """Half the largest L1 distance between two columns."""
     return max(float((one - other).abs().sum()) / 2 for one in matrix.T for other in matrix.T)

@@ -1,6 +1,7 @@
 """The centrality of words: the dominant eigenvector of a word graph, three ways to its gradient, and how fast it mixes.
 
-Gong et al., Text Information Aggregation with Centrality Attention, Science China Information Sciences 2020.
+Gong et al., Text Information Aggregation with Centrality Attention, Science China Information Sciences 2020; with
+damping, TokenRank of Erel et al., Attention (as Discrete-Time Markov) Chains, NeurIPS 2025.
 
 =============  ======================================================================
 Eq. 6          ``connections``: the softmax of section 3; the scores are in ``word_graph``
@@ -8,6 +9,7 @@ Eqs. 7-8       ``centrality``
 Algorithm 1    ``method="power"``, with the two phases of section 3.3
 Theorem 2      ``method="series"``: Eq. 9 in memory that no step adds to
 Fig. 4         ``steps_to_converge``
+TokenRank      ``centrality`` of ``damped``: the walk follows attention, or jumps to any word
 =============  ======================================================================
 
 The columns of A sum to 1, so the dominant eigenvalue is 1 and the centrality is the stationary distribution p = A p of
@@ -18,7 +20,9 @@ error g that arrives at p: the derivative of the dominant eigenvector of sum 1, 
 rounding; 20 taped steps can be off by 8 % where the second eigenvalue is 0.92. The power method starts uniform, not
 random, divides by the sum (which no step changes), and a text that has converged stays as it is, so that an answer
 depends neither on chance nor on batch-mates. Theorem 2 is taken with the sum as the norm, where lambda is 1 and its
-projection keeps p . u at 0; without one the series diverges.
+projection keeps p . u at 0; without one the series diverges. TokenRank's matrix P is the transpose of A, row by row a
+softmax over keys; its walk is p = T' p with T = alpha P + (1 - alpha) 11'/n, alpha .99 in the released program, which
+iterates 200 times without a gradient. Here p and its gradient are exact, as for A.
 """
 
 from __future__ import annotations
@@ -49,6 +53,23 @@ def connections(scores: Tensor, mask: Tensor) -> Tensor:
     """
     # The softmax runs over the last axis, so columns are transposed to rows and back.
     return masked_softmax(scores.mT.masked_fill(~mask[:, :, None], 0.0), mask[:, None, :]).mT
+
+
+def damped(matrix: Tensor, mask: Tensor, damping: float) -> Tensor:
+    """Return the transition matrix of PageRank, d A + (1 - d) 11'/n, over the n words of each text.
+
+    Its second eigenvalue is d times that of A, and no graph is in pieces, so the stationary distribution is unique.
+
+    Args:
+        matrix: (batch, words, words) as from ``connections``.
+        mask: (batch, words) bool, ``True`` = a word.
+        damping: d, the probability that a step follows A instead of jumping to a random word.
+
+    Returns:
+        (batch, words, words); rows of padding are 0.
+    """
+    # Every column gets the same jump, spread evenly over the words.
+    return damping * matrix + (1 - damping) * masked_mean(mask, matrix.dtype)[:, :, None]
 
 
 def centrality(

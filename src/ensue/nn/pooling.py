@@ -1,4 +1,4 @@
-"""From the vectors of words to the vector of a text: five poolings behind one call, on equal terms.
+"""From the vectors of words to the vector of a text: six poolings behind one call, on equal terms.
 
 Each is built with ``(dim, …)``, knows its ``width``, and maps (batch, words, dim) vectors and a (batch, words) mask to
 ``Pooled``. Every one sees the words through a LayerNorm and passes its vector through another, as in the released
@@ -10,10 +10,11 @@ a word gets zeros, with no gradient.
 ``Mean``             average pooling
 ``SelfAttention``    Eq. 5, with the hidden layer of the paper's ref. 15 under the query
 ``DynamicRouting``   Gong et al., COLING 2018, standard and reverse
-``Centrality``       Eqs. 3, 6-8
+``Centrality``       Eqs. 3, 6-8; with ``damping`` below 1, TokenRank (Erel et al., NeurIPS 2025)
 ===================  ==================================================================
 
-**Departures.** Bilinear scores are divided by the root of their width (``word_graph``). Self-attention's hidden layer
+**Departures.** TokenRank ranks the tokens of a trained transformer; here its weights pool the words, and its attention
+matrix, a softmax of bilinear scores, is trained with them. Bilinear scores are divided by the root of their width (``word_graph``). Self-attention's hidden layer
 is as wide as that of the word graph, so that the two differ in nothing but the graph; it pools the words themselves.
 """
 
@@ -29,7 +30,7 @@ from torch import Tensor, nn
 from ensue import kernels
 from ensue.errors import SettingError
 from ensue.nn.attention import masked_mean, masked_softmax
-from ensue.nn.centrality import Method, centrality, connections
+from ensue.nn.centrality import Method, centrality, connections, damped
 from ensue.nn.device import is_float32_on_cpu
 from ensue.nn.word_graph import AdditiveScores, BilinearScores
 
@@ -176,6 +177,7 @@ class Centrality(nn.Module):
         score: ``"additive"`` or ``"bilinear"``, see ``word_graph``.
         method: method for the eigenvector and its gradient, see ``centrality``.
         score_dim: width inside the score.
+        damping: probability that a step of the walk follows the graph; otherwise it jumps to a random word.
 
     Raises:
         SettingError: an unknown score; an unknown method at the first call.
@@ -188,12 +190,14 @@ class Centrality(nn.Module):
         score: Literal["additive", "bilinear"] = "additive",
         method: Method = "solve",
         score_dim: int = 50,
+        damping: float = 1.0,
     ) -> None:
         super().__init__()
         if score not in ("additive", "bilinear"):
             raise SettingError(f"score is {score!r}; it must be additive or bilinear")
         self.width = dim
         self.method = method
+        self.damping = damping
         self.before = nn.LayerNorm(dim)
         self.after = nn.LayerNorm(dim)
         self.score = (AdditiveScores if score == "additive" else BilinearScores)(dim, score_dim)
@@ -201,11 +205,11 @@ class Centrality(nn.Module):
     def forward(self, vectors: Tensor, mask: Tensor) -> Pooled:
         """Pool (batch, words, dim) vectors by a (batch, words) mask, words at least 1."""
         words = self.before(vectors)
-        graph, weights = word_graph(self.score(words, mask), mask, self.method)
+        graph, weights = word_graph(self.score(words, mask), mask, self.method, self.damping)
         return Pooled(_normalize(self.after, _mix(weights, words), mask), weights, graph)
 
 
-def _compiled_word_graph(scores: Tensor, mask: Tensor, method: Method) -> tuple[Tensor, Tensor]:
+def _compiled_word_graph(scores: Tensor, mask: Tensor, method: Method, damping: float = 1.0) -> tuple[Tensor, Tensor]:
     weights = scores.new_empty(mask.shape)
     graph = torch.empty_like(scores, memory_format=torch.contiguous_format)
     kernels.call(
@@ -215,24 +219,29 @@ def _compiled_word_graph(scores: Tensor, mask: Tensor, method: Method) -> tuple[
     return graph, weights
 
 
-def _suits_word_graph(scores: Tensor, mask: Tensor, method: Method) -> bool:
+def _suits_word_graph(scores: Tensor, mask: Tensor, method: Method, damping: float = 1.0) -> bool:
+    if damping < 1:
+        return False
     plain = is_float32_on_cpu(scores) and mask.is_cpu and scores.numel() > 0 and not torch.is_grad_enabled()
     return plain and method == "solve" and not bool((mask[:, 1:] > mask[:, :-1]).any())  # words precede padding
 
 
 @kernels.compiled(_compiled_word_graph, when=_suits_word_graph)
-def word_graph(scores: Tensor, mask: Tensor, method: Method) -> tuple[Tensor, Tensor]:
+def word_graph(scores: Tensor, mask: Tensor, method: Method, damping: float = 1.0) -> tuple[Tensor, Tensor]:
     """Return the word graph (the transition matrix) and the centralities.
 
     Args:
         scores: (batch, words, words) any finite numbers, also at padding.
         mask: (batch, words) bool.
         method: see :func:`ensue.nn.centrality.centrality`.
+        damping: see :func:`ensue.nn.centrality.damped`.
 
     Returns:
-        (batch, words, words) as from ``connections``, and (batch, words) as from ``centrality``.
+        (batch, words, words) as from ``connections`` and ``damped``, and (batch, words) as from ``centrality``.
     """
     graph = connections(scores, mask)
+    if damping < 1:
+        graph = damped(graph, mask, damping)
     return graph, centrality(graph, mask, method=method)
 
 
@@ -246,5 +255,6 @@ POOLINGS: dict[str, Callable[..., Pooling]] = {
     "reverse-routing": partial(DynamicRouting, reverse=True),
     "centrality": Centrality,
     "centrality-bilinear": partial(Centrality, score="bilinear"),
+    "tokenrank": partial(Centrality, score="bilinear", damping=0.99),
 }
 """The poolings by name; each is called with ``dim`` and its keywords."""

@@ -41,6 +41,7 @@ from ensue.tasks.classify.model import Shape
 from ensue.tasks.classify.models.centrality import CentralityClassifier
 from ensue.tasks.classify.passages import PassageBatches
 from ensue.tasks.classify.predictor import ClassifyPredictor
+from ensue.tasks.classify.settings import GRAPH_POOLINGS
 from ensue.text.tokens import Tokens, split_words
 from ensue.vocabulary import FIRST
 from ensue_studies.datasets import DataSet, available, evenly, fingerprint, folder_of, packed, planned
@@ -77,7 +78,7 @@ from ensue_studies.runner import (
 PAPER = Paper("centrality")
 FULL, QUICK = (Plan(**PAPER["plan"][name]) for name in ("full", "quick"))
 TRAINED = tuple(name for name, row in MODELS.items() if row.schedule is not None and row.settings.pooling in POOLINGS)
-GRAPHS = ("centrality", "centrality-bilinear")
+GRAPHS = GRAPH_POOLINGS
 """Poolings by a word graph."""
 REFERENCE = "self-attention"
 LABELS = {"accuracy": "accuracy", "macro_f1": "macro-F1", "calibration_error": "ECE"}
@@ -373,7 +374,7 @@ def _tables(plan: Plan, trainer: Trainer, data: DataSet[Texts], models: Sequence
             {**about[name], "other": other, **results[name].against(results[other], "accuracy")}
             for name in graphs
             for other in (results if plan.details["between"] else COUNTING)
-            if other in results and other not in (name, "majority") and (name, other) != (GRAPHS[1], GRAPHS[0])
+            if other in results and other not in (name, "majority") and (other not in GRAPHS or GRAPHS.index(other) > GRAPHS.index(name))
         ],
         "curves": [
             {**about[name], **epoch, "best": epoch["epoch"] == run["epochs"]}

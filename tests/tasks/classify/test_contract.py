@@ -26,6 +26,11 @@ class TestBilinearCentrality(ClassifyContract):
     options = TRAINED
 
 
+class TestTokenRank(ClassifyContract):
+    model = "tokenrank"
+    options = TRAINED
+
+
 class TestBlend(ClassifyContract):
     model = "blend"
     options = TRAINED

@@ -46,7 +46,9 @@ class LinearSettings(Settings):
     """Maximum number of sentences read of a document. [default: all]"""
 
 
-POOLINGS = ("max", "mean", "self-attention", "routing", "reverse-routing", "centrality", "centrality-bilinear")
+GRAPH_POOLINGS = ("centrality", "centrality-bilinear", "tokenrank")
+"""Names of the poolings by a word graph."""
+POOLINGS = ("max", "mean", "self-attention", "routing", "reverse-routing", *GRAPH_POOLINGS)
 """Names of the poolings of single texts (:mod:`ensue.nn.pooling`)."""
 ALIGNMENT = "alignment"
 """Pooling that compares the words of the two texts of a pair."""
@@ -59,7 +61,7 @@ class TextSettings(Settings):
 
     pooling: str = "centrality"
     """Pooling of word vectors into a text vector: max, mean, self-attention, routing, reverse-routing, centrality,
-    centrality-bilinear; alignment, which compares each word of a pair with the aligned words of the other text; or
+    centrality-bilinear, tokenrank; alignment, which compares each word of a pair with the aligned words of the other text; or
     FILE.py:CLASS, your own pooling."""
     architecture: Architecture = "auto"
     """flat, hierarchical (words, sentences, document), pair, or auto: detected from the data."""
@@ -88,6 +90,9 @@ class TextSettings(Settings):
     method: Literal["solve", "power", "series"] = "solve"
     """Computation of the stationary distribution: solve (exact), power (power iteration, the paper) or series (Theorem
     2)."""
+    damping: Share = 0.99
+    """Pooling tokenrank: probability that a step of the walk follows the attention; otherwise it jumps to a random
+    word."""
     lower: bool = True
     """Whether texts are lowercased."""
     min_count: Size = 1

@@ -44,7 +44,7 @@ from ensue.registry import find_class
 from ensue.tasks.classify.model import Shape
 from ensue.tasks.classify.models.alignment import Alignment
 from ensue.tasks.classify.passages import PooledOutput, TextBatch
-from ensue.tasks.classify.settings import ALIGNMENT, TextSettings
+from ensue.tasks.classify.settings import ALIGNMENT, GRAPH_POOLINGS, TextSettings
 from ensue.vocabulary import PADDING
 
 _SPREAD = 0.1  # standard deviation that learned vectors start with
@@ -92,10 +92,12 @@ def _pooling(settings: TextSettings) -> Pooling:
             raise SettingError(f"pooling {name!r}: give the class a width, the number of features of a pooled text")
         return pooling
     options: dict[str, object] = {}
-    if name in ("self-attention", "centrality", "centrality-bilinear"):
+    if name in ("self-attention", *GRAPH_POOLINGS):
         options["score_dim"] = settings.score_dim
-    if name.startswith("centrality"):
+    if name in GRAPH_POOLINGS:
         options["method"] = settings.method
+    if name == "tokenrank":
+        options["damping"] = settings.damping
     return POOLINGS[name](width, **options)
 
 

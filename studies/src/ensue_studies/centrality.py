@@ -374,7 +374,9 @@ def _tables(plan: Plan, trainer: Trainer, data: DataSet[Texts], models: Sequence
             {**about[name], "other": other, **results[name].against(results[other], "accuracy")}
             for name in graphs
             for other in (results if plan.details["between"] else COUNTING)
-            if other in results and other not in (name, "majority") and (other not in GRAPHS or GRAPHS.index(other) > GRAPHS.index(name))
+            if other in results
+            and other not in (name, "majority")
+            and (other not in GRAPHS or GRAPHS.index(other) > GRAPHS.index(name))
         ],
         "curves": [
             {**about[name], **epoch, "best": epoch["epoch"] == run["epochs"]}

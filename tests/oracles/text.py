@@ -41,7 +41,7 @@ def power_method(matrix: Tensor, start: Tensor, stop: float) -> Tensor:
 
 
 def token_rank(attention: Tensor, damping: float) -> Tensor:
-    """(words,) x <- T' x from uniform, T = d P + (1 - d) 11'/n, of a right-stochastic P: TokenRank as it is released."""
+    """(words,) x <- T' x from uniform, T = d P + (1 - d) 11'/n, of a right-stochastic P (TokenRank)."""
     num_words = len(attention)
     transition = damping * attention + (1 - damping) * torch.ones_like(attention) / num_words
     share = torch.full((num_words,), 1 / num_words, dtype=attention.dtype)

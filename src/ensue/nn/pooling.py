@@ -14,8 +14,9 @@ a word gets zeros, with no gradient.
 ===================  ==================================================================
 
 **Departures.** TokenRank ranks the tokens of a trained transformer; here its weights pool the words, and its attention
-matrix, a softmax of bilinear scores, is trained with them. Bilinear scores are divided by the root of their width (``word_graph``). Self-attention's hidden layer
-is as wide as that of the word graph, so that the two differ in nothing but the graph; it pools the words themselves.
+matrix, a softmax of bilinear scores, is trained with them. Bilinear scores are divided by the root of their width
+(``word_graph``). Self-attention's hidden layer is as wide as that of the word graph, so that the two differ in nothing
+but the graph; it pools the words themselves.
 """
 
 from __future__ import annotations

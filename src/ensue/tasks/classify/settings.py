@@ -61,8 +61,8 @@ class TextSettings(Settings):
 
     pooling: str = "centrality"
     """Pooling of word vectors into a text vector: max, mean, self-attention, routing, reverse-routing, centrality,
-    centrality-bilinear, tokenrank; alignment, which compares each word of a pair with the aligned words of the other text; or
-    FILE.py:CLASS, your own pooling."""
+    centrality-bilinear, tokenrank; alignment, which compares each word of a pair with the aligned words of the other
+    text; or FILE.py:CLASS, your own pooling."""
     architecture: Architecture = "auto"
     """flat, hierarchical (words, sentences, document), pair, or auto: detected from the data."""
     vectors: str | None = None

@@ -57,6 +57,7 @@ JOBS = {
     "Models": "fit update forget models settings",
     "Evaluation": "evaluate compare score tune reproduce",
     "Answers": "predict explain similar link spreaders",
+    "Sharing": "pack unpack",
     "Services": "serve stream demo",
 }
 

@@ -89,6 +89,7 @@ _COMMANDS = {
     "Models": ("fit:fit", "update:update", "forget:forget", "models:models", "models:settings"),
     "Evaluation": ("evaluate:evaluate", "evaluate:compare", "evaluate:score", "tune:tune", "reproduce:reproduce"),
     "Answers": ("predict:predict", "predict:explain", "predict:similar", "link:link", "spreaders:spreaders"),
+    "Sharing": ("archive:pack", "archive:unpack"),
     "Services": ("serve:serve", "stream:stream", "demo:demo"),
 }
 """By section of the help, the module of each command and its function, whose name is that of the command."""

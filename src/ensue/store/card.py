@@ -12,6 +12,8 @@ from ensue.version import __version__
 
 Scores: TypeAlias = dict[str, Any]
 """Metrics, verdict and protocol of a card, as JSON."""
+STORED = "## Stored data"
+"""The heading of what a folder stores of its training data."""
 SCORES = "## Test metrics"
 """The heading of the metrics."""
 WEIGHTS = "Attention weights are not causes: a deletion test shows how much each one matters."
@@ -37,7 +39,7 @@ def card_text(summary: Mapping[str, Any], stored_data: Sequence[str], scores: st
         "## Training data",
         *(f"- {name}: {value}" for name, value in _metadata_lines(summary["facts"])),
         "",
-        "## Stored data",
+        STORED,
         *stored_data,
         *([examples] if "examples" in summary["facts"] else []),
         "",
@@ -99,10 +101,21 @@ def scores_of(card: str) -> Scores | None:
     }
 
 
-def read_scores(folder: Path) -> Scores | None:
-    """Return the latest scores in a model folder's card; ``None`` without a card that can be read and has some."""
+def read_card(folder: Path) -> str:
+    """Return the card of a model folder; empty without one that can be read."""
     try:
         with opened(folder, "CARD.md") as card:
-            return scores_of(card.read(LONGEST).decode(errors="replace"))
+            return card.read(LONGEST).decode(errors="replace")
     except (ModelFolderError, OSError):
-        return None
+        return ""
+
+
+def read_scores(folder: Path) -> Scores | None:
+    """Return the latest scores in a model folder's card; ``None`` without a card that can be read and has some."""
+    return scores_of(read_card(folder))
+
+
+def stored_lines(folder: Path) -> list[str]:
+    """Return what a model folder stores of its training data, by its card: lines of a list."""
+    section = read_card(folder).partition(f"\n{STORED}\n")[2].partition("\n#")[0]
+    return [line for line in section.splitlines() if line.strip()]

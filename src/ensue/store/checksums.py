@@ -94,11 +94,20 @@ def sums_of(folder: Path) -> dict[str, str]:
         raise ModelFolderError(f"{folder}: {FILE} is missing; copy the folder again")
     with opened(folder, FILE) as file:
         # One byte more than allowed shows that there is more.
-        text = file.read(MAX_BYTES + 1).decode(errors="replace")
+        return parse_sums(file.read(MAX_BYTES + 1), folder)
+
+
+def parse_sums(content: bytes, folder: Path) -> dict[str, str]:
+    """Return the checksums by file name in the bytes of ``B2SUMS``.
+
+    Raises:
+        ModelFolderError: they are damaged.
+    """
+    text = content.decode(errors="replace")
     lines = [_LINE.fullmatch(line) for line in text.removesuffix("\n").split("\n")] if text else []
     # Group 1 is the sum, group 2 the name; a repeated name makes the two lengths differ.
     sums = {line[2]: line[1] for line in lines if line}
-    if len(text) > MAX_BYTES or len(sums) < len(lines):
+    if len(content) > MAX_BYTES or len(sums) < len(lines):
         raise ModelFolderError(
             f"{folder}/{FILE}: damaged (a line is not a checksum and a name of its own); copy the folder again"
         )

@@ -193,12 +193,23 @@ def read_settings(folder: Path) -> Settings:
         ModelFolderError: no folder, half a folder, somebody else's folder, or one of a newer ensue.
     """
     if folder.is_file():
-        raise ModelFolderError(f"{folder}: is a file, not a model folder; give the folder that `ensue fit` wrote first")
+        hint = f"unpack it first: ensue unpack {folder} -o FOLDER" if folder.suffix == ".ensue" else ""
+        hint = hint or "give the folder that `ensue fit` wrote first"
+        raise ModelFolderError(f"{folder}: is a file, not a model folder; {hint}")
     # A process killed between two renames left the folder under another name.
     if not folder.is_dir() and not put_back(folder):
         raise ModelFolderError(f"{folder}: no such model folder; make one with `ensue fit TASK DATA -o {folder}`")
+    return parse_settings(read_file(folder, "settings.json", MAX_SETTINGS_BYTES), folder)
+
+
+def parse_settings(content: bytes, folder: Path) -> Settings:
+    """Return the value of the bytes of ``settings.json``.
+
+    Raises:
+        ModelFolderError: they are damaged, somebody else's, or of a newer ensue.
+    """
     try:
-        settings = decode_json(read_file(folder, "settings.json", MAX_SETTINGS_BYTES))
+        settings = decode_json(content)
     except ValueError as error:
         raise ModelFolderError(f"{folder}/settings.json: not JSON ({error}); the folder is damaged") from error
     if not isinstance(settings, dict) or not set(settings) >= _KEYS:

@@ -1,0 +1,239 @@
+"""A model folder as one file: a zip file without compression, the same bytes for the same folder.
+
+The file holds what ``B2SUMS`` lists, ``B2SUMS`` itself and the card, so that every program that reads zip files shows
+what is in it. Reading trusts nothing: names, number, sizes and checksums are compared before a file gets its name, and
+compressed members are refused, so that no file becomes larger than it came.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO, cast
+from zipfile import ZIP_STORED, BadZipFile, ZipFile, ZipInfo
+
+from ensue.errors import ModelFolderError
+from ensue.store import checksums
+from ensue.store.checksums import FILE, FREE, Hashed, chunks, opened, parse_sums, sums_of
+from ensue.store.folder import MAX_SETTINGS_BYTES, parse_settings, read_settings, write_chunks, write_folder
+
+SUFFIX = ".ensue"
+"""Ending of a packed model."""
+SETTINGS = "settings.json"
+MAX_FILES = 64
+"""Files in a packed model, at most; a model folder has about ten."""
+_MAX_READ = 2**20
+"""Bytes of one read, at most: the list of members of a stranger may claim any size."""
+_MAX_CARD_BYTES = 2**24
+_NAME = re.compile(r"\w[\w.-]{0,127}", re.ASCII)
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+"""The time of every member, the earliest that the format has."""
+
+
+def pack(folder: str | Path, file: str | Path) -> Path:
+    """Write a model folder as one file; an existing file is replaced atomically.
+
+    Args:
+        folder: a model folder.
+        file: the file to write, such as ``next.ensue``.
+
+    Returns:
+        The file.
+
+    Raises:
+        ModelFolderError: the folder is incomplete or damaged, or the file cannot be written.
+    """
+    source = Path(folder)
+    target = Path(file)
+    read_settings(source)
+    if source.resolve() in target.resolve().parents:
+        raise ModelFolderError(f"{target}: is inside the model folder; give a file outside of it")
+    write_chunks(target, _packed(source))
+    return target
+
+
+def names_in(folder: Path) -> list[str]:
+    """Return the files of a model folder that are shared, sorted: those with a checksum, the sums and the card."""
+    card = ["CARD.md"] if (folder / "CARD.md").is_file() else []
+    return sorted([*sums_of(folder), FILE, *card])
+
+
+class _Sink:
+    """A stream for :class:`zipfile.ZipFile` whose bytes are taken out while it writes."""
+
+    def __init__(self) -> None:
+        self._chunks: list[bytes] = []
+
+    def write(self, data: bytes) -> int:
+        """Take bytes."""
+        self._chunks.append(bytes(data))
+        return len(data)
+
+    def flush(self) -> None:
+        """Do nothing."""
+
+    def drain(self) -> list[bytes]:
+        """Return the bytes since the last call."""
+        chunks = self._chunks
+        self._chunks = []
+        return chunks
+
+
+def _packed(folder: Path) -> Iterator[bytes]:
+    """Yield the bytes of the file.
+
+    Raises:
+        ModelFolderError: a file is missing or is not the one that was saved.
+    """
+    sums = sums_of(folder)
+    sink = _Sink()
+    with ZipFile(cast(BinaryIO, sink), "w", ZIP_STORED) as archive:
+        for name in names_in(folder):
+            member = ZipInfo(name, _EPOCH)
+            member.create_system = 3  # Unix on every system, for the same bytes
+            member.external_attr = (stat.S_IFREG | 0o644) << 16
+            with opened(folder, name) as content:
+                member.file_size = os.fstat(content.fileno()).st_size
+                hashed = Hashed(chunks(content))
+                with archive.open(member, "w") as entry:
+                    for block in hashed:
+                        entry.write(block)
+                        yield from sink.drain()
+            if sums.get(name, hashed.digest) != hashed.digest:
+                raise _damaged(folder, name)
+    yield from sink.drain()
+
+
+def unpack(file: str | Path, folder: str | Path) -> Path:
+    """Write the model folder that a file holds; nothing is left of one that is damaged.
+
+    Args:
+        file: written by :func:`pack`.
+        folder: the new model folder.
+
+    Returns:
+        The folder.
+
+    Raises:
+        ModelFolderError: the file is no packed model, damaged or of another version of ensue, or the folder holds a
+            model already or cannot be written.
+    """
+    source = Path(file)
+    target = Path(folder)
+    if (target / SETTINGS).exists():
+        raise ModelFolderError(f"{target}: holds a model; give another folder")
+    if not source.is_file():
+        raise ModelFolderError(f"{source}: is not a file; give one that `ensue pack` wrote")
+    try:
+        with opened(source.parent, source.name) as stream, ZipFile(cast(BinaryIO, _BoundedReader(stream))) as archive:
+            members = _members(archive, source, target)
+            sums = parse_sums(_small(archive, members[FILE], checksums.MAX_BYTES, source), source)
+            if set(members) - FREE != set(sums):
+                raise ModelFolderError(f"{source}: holds other files than its {FILE} lists; pack the model again")
+            # Checked before anything is written: the version of the layout, and that it is a model of ours.
+            parse_settings(_small(archive, members[SETTINGS], MAX_SETTINGS_BYTES, source), source)
+            contents = {
+                name: _content(archive, member, sums.get(name), source)
+                for name, member in members.items()
+                if name != FILE
+            }
+            write_folder(target, contents)
+    except (BadZipFile, NotImplementedError, EOFError, ValueError, RuntimeError) as error:
+        raise ModelFolderError(f"{source}: is no packed model, or damaged ({error}); copy it again") from error
+    return target
+
+
+class _BoundedReader:
+    """A file of which no more than ``_MAX_READ`` bytes are read at once."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+
+    def read(self, size: int = -1) -> bytes:
+        """Read some bytes.
+
+        Raises:
+            BadZipFile: too many are asked for.
+        """
+        # One byte more than allowed shows that there is more.
+        data = self._file.read(min(size, _MAX_READ + 1) if size >= 0 else _MAX_READ + 1)
+        if len(data) > _MAX_READ:
+            raise BadZipFile("its list of files is too large")
+        return data
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        """Go to a position."""
+        return self._file.seek(offset, whence)
+
+    def tell(self) -> int:
+        """Return the position."""
+        return self._file.tell()
+
+    def seekable(self) -> bool:
+        """Return that positions can be chosen."""
+        return True
+
+
+def _members(archive: ZipFile, source: Path, target: Path) -> dict[str, ZipInfo]:
+    """Return the files of an archive by name.
+
+    Raises:
+        ModelFolderError: they are not those of a model folder, or larger than the archive or the free disk.
+    """
+    members = archive.infolist()
+    if len(members) > MAX_FILES:
+        raise ModelFolderError(f"{source}: holds {len(members):,} files, more than {MAX_FILES}; it is no packed model")
+    for member in members:
+        is_plain = member.compress_type == ZIP_STORED and not member.flag_bits & 1
+        kind = stat.S_IFMT(member.external_attr >> 16)
+        if not _NAME.fullmatch(member.filename) or not is_plain or kind not in (0, stat.S_IFREG):
+            raise ModelFolderError(
+                f"{source}: {member.filename[:80]!r} is no plain file of a model folder (no path, no link, not "
+                "compressed); it was not written by `ensue pack`"
+            )
+    by_name = {member.filename: member for member in members}
+    if len(by_name) < len(members) or not {FILE, SETTINGS} <= set(by_name):
+        raise ModelFolderError(f"{source}: {FILE} or {SETTINGS} is missing, or a file comes twice; pack it again")
+    total = sum(member.file_size for member in members)
+    # Stored files that together are larger than the archive overlap, as those of a zip bomb do.
+    if total > source.stat().st_size:
+        raise ModelFolderError(f"{source}: its files claim {total:,} bytes, more than it has; it is damaged")
+    existing = next(parent for parent in target.resolve().parents if parent.is_dir())
+    if total > (free := shutil.disk_usage(existing).free):
+        raise ModelFolderError(f"{target}: the model takes {total:,} bytes, and {free:,} are free")
+    return by_name
+
+
+def _small(archive: ZipFile, member: ZipInfo, max_bytes: int, source: Path) -> bytes:
+    """Return the contents of a small file of an archive."""
+    if member.file_size > max_bytes:
+        raise ModelFolderError(f"{source}: {member.filename} has {member.file_size:,} bytes; it is damaged")
+    return b"".join(_blocks(archive, member))
+
+
+def _content(archive: ZipFile, member: ZipInfo, expected: str | None, source: Path) -> Iterator[bytes]:
+    """Yield the contents of a file of an archive, and compare their checksum at the end; the card has none."""
+    if expected is None:
+        yield _small(archive, member, _MAX_CARD_BYTES, source)
+        return
+    hashed = Hashed(_blocks(archive, member))
+    for block in hashed:
+        yield bytes(block)
+    if hashed.digest != expected:
+        raise _damaged(source, member.filename)
+
+
+def _blocks(archive: ZipFile, member: ZipInfo) -> Iterator[bytes]:
+    with archive.open(member) as entry:
+        while block := entry.read(_MAX_READ // 2):
+            yield block
+
+
+def _damaged(place: Path, name: str) -> ModelFolderError:
+    return ModelFolderError(
+        f"{place}: {name} is damaged or edited (its checksum is not the one in {FILE}); copy it again"
+    )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from ensue.tasks.next.settings import (
     FPMCSettings,
     GRU4RecSettings,
     NARMSettings,
+    SRGNNSettings,
     STAMPSettings,
     VSKNNSettings,
 )
@@ -125,6 +127,35 @@ def narm_scores(settings: NARMSettings, weights: Weights, ids: Sequence[int]) ->
         local = local + alpha * state
     both = torch.cat([states[-1], local])
     return products(weights["bilinear.weight"] @ both, weights["items.weight"])
+
+
+def srgnn_scores(settings: SRGNNSettings, weights: Weights, ids: Sequence[int]) -> Tensor:
+    """One node, one edge and one step at a time."""
+    table = weights["items.weight"]
+    clicks = list(ids[-settings.max_length :])
+    items = sorted(set(clicks))
+    edges = list(pairwise(clicks))
+    vectors = {item: table[item] for item in items}
+    to_outgoing, to_incoming = weights["messages.weight"].chunk(2)
+    for _ in range(settings.steps):
+        following = {}
+        for item in items:
+            out = [vectors[end] for start, end in edges if start == item]
+            into = [vectors[start] for start, end in edges if end == item]
+            received = torch.cat([
+                to_outgoing @ mean(out) if out else torch.zeros_like(table[0]),
+                to_incoming @ mean(into) if into else torch.zeros_like(table[0]),
+            ]) + weights["messages_bias"]  # fmt: skip
+            both = torch.cat([received, vectors[item]])
+            update, reset = torch.sigmoid(weights["gates.weight"] @ both).chunk(2)
+            candidate = weights["candidate.weight"] @ torch.cat([received, reset * vectors[item]])
+            following[item] = (1 - update) * vectors[item] + update * torch.tanh(candidate)
+        vectors = following
+    latest, summed = vectors[clicks[-1]], torch.zeros_like(table[0])
+    for click in clicks:
+        inside = weights["latest.weight"] @ latest + weights["latest.bias"] + weights["event.weight"] @ vectors[click]
+        summed = summed + (weights["vector"] @ torch.sigmoid(inside)) * vectors[click]
+    return products(weights["combine.weight"] @ torch.cat([latest, summed]), table)
 
 
 def stamp_scores(settings: STAMPSettings, weights: Weights, ids: Sequence[int]) -> Tensor:

@@ -81,6 +81,7 @@ PAPER_PROTOCOLS = {
     "gru4rec": "full",
     "narm": "full",
     "stamp": "full",
+    "sr-gnn": "full",
     "fpmc": "full",
     "bpr-mf": "last",
     "sasrec": "last",

@@ -163,6 +163,12 @@ class TestSTAMP(NextContract):
     short = {"max_length": 2}  # noqa: RUF012
 
 
+class TestSRGNN(NextContract):
+    model = "sr-gnn"
+    options = RIVALS
+    short = {"max_length": 2}  # noqa: RUF012
+
+
 TRANSFORMERS = {"dim": 16, "epochs": 25, "learning_rate": 0.01, "batch_size": 8, "dropout": 0.0, "max_length": 50}
 
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Self
+from collections.abc import Iterator
+from typing import NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
 
 from ensue.nn.item_head import ItemHead, ItemLayer, Output, Product, with_rows_of
 from ensue.tasks.next.batch import Batch
+from ensue.vocabulary import PADDING
+
+MIN_WIDTH = 8
+"""Smallest number of events to which prefixes are padded."""
 
 
 def following_ids(batch: Batch) -> Tensor:
@@ -23,6 +28,46 @@ def session_ids(batch: Batch) -> Tensor:
     """Return (targets, 2 x time) the ids of each target's session as far as the batch holds it, targets included."""
     row, _ = batch.target_mask.nonzero(as_tuple=True)
     return torch.cat([batch.ids, following_ids(batch)], dim=1)[row]
+
+
+class Prefixes(NamedTuple):
+    """Target steps as rows of their own: the latest events up to each, the latest at the end.
+
+    Attributes:
+        targets: (prefixes,) the index of each target step.
+        ids: (prefixes, events), padded at the beginning.
+        mask: (prefixes, events) True where an event is.
+        cells: where the weights of the events belong in (batch, time, time); padding is at step 0.
+    """
+
+    targets: Tensor
+    ids: Tensor
+    mask: Tensor
+    cells: tuple[Tensor, Tensor, Tensor]
+
+
+def prefixes_of(batch: Batch, max_length: int) -> Iterator[Prefixes]:
+    """Yield all target steps with their latest ``max_length`` events.
+
+    Prefixes of similar length share a tensor (up to 8 events, 16, 32, …), so that few of its cells are padding.
+    """
+    row, step = batch.target_mask.nonzero(as_tuple=True)
+    is_open = torch.ones_like(step, dtype=torch.bool)
+    longest = min(max_length, batch.ids.shape[1])
+    width = MIN_WIDTH
+    while is_open.any():
+        fits = is_open & (step < width) if width < longest else is_open
+        is_open = is_open & ~fits
+        targets = fits.nonzero()[:, 0]
+        if len(targets):
+            distances = torch.arange(min(width, longest) - 1, -1, -1, device=step.device)
+            # (prefixes, events) steps of the events; those before the first event are negative.
+            event_steps = step[targets, None] - distances
+            rows, events = row[targets, None], event_steps.clamp(min=0)
+            mask = (event_steps >= 0) & batch.mask[rows, events]
+            ids = batch.ids[rows, events].masked_fill(~mask, PADDING)
+            yield Prefixes(targets, ids, mask, (rows, step[targets, None], events))
+        width = 2 * width
 
 
 class ItemNetwork(nn.Module):

@@ -367,6 +367,26 @@ class STAMPSettings(Settings):
     """Items drawn per batch by ``sampled``."""
 
 
+SRGNN_SCHEDULE = Schedule(epochs=30, batch_size=128, weight_decay=1e-5, monitor="mrr", patience=3)
+"""The authors' epochs, step size and penalty; 128 sessions are about 512 prefixes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SRGNNSettings(Settings):
+    """Settings of SR-GNN; the defaults are the authors'."""
+
+    dim: Size = 100
+    """Dimension of the item vectors (d)."""
+    steps: Annotated[int, must_be(f"from 1 to {DEEPEST}", lambda value: 1 <= value <= DEEPEST)] = 1
+    """Steps in which messages are passed along the edges."""
+    max_length: Size = 50
+    """Maximum number of latest clicks that are read."""
+    loss: Annotated[str, variant_of("ce", "sampled")] = "ce"
+    """Training loss: ce (softmax over all items) or sampled (shared negatives)."""
+    negatives: Size = 2048
+    """Items drawn per batch by ``sampled``."""
+
+
 SASREC_SCHEDULE = Schedule(
     epochs=200,
     batch_size=128,

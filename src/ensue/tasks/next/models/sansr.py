@@ -42,9 +42,8 @@ from ensue.nn.dropout import Dropout
 from ensue.nn.item_head import ItemHead, start_normal
 from ensue.nn.sampling import draw_unseen, pairwise_loss, pairwise_softmax_loss
 from ensue.tasks.next.batch import Batch
-from ensue.tasks.next.network import ItemNetwork, session_ids
+from ensue.tasks.next.network import ItemNetwork, Prefixes, prefixes_of, session_ids
 from ensue.tasks.next.settings import SANSRSettings
-from ensue.vocabulary import PADDING
 
 PAIRWISE = {"bpr": pairwise_loss, "bpr_softmax": pairwise_softmax_loss}
 
@@ -133,50 +132,27 @@ class SANSR(ItemNetwork):
         return items
 
     def _prefixes(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Encode as the paper does: one row per prefix with its latest ``length`` clicks, the latest at the end.
-
-        Prefixes of like length share a tensor (up to 8 clicks, 16, 32, …), so that few of its rows are padding.
-        """
-        row, step = batch.target_mask.nonzero(as_tuple=True)
-        attention = torch.zeros(batch.mask.shape + batch.mask.shape[1:], device=step.device)
-        sessions = self.items.weight.new_zeros(len(row), self.settings.dim)
-        is_open = torch.ones_like(step, dtype=torch.bool)
-        width = 8
-        longest = min(self.settings.max_length, batch.ids.shape[1])
-        while is_open.any():
-            fits = is_open & (step < width) if width < longest else is_open
-            is_open = is_open & ~fits
-            width = 2 * width
-            prefix = fits.nonzero()[:, 0]
-            if not len(prefix):
-                continue
-            event_steps = step[prefix, None] - torch.arange(min(width // 2, longest) - 1, -1, -1, device=step.device)
-            vectors, weights, mask = self._latest(batch, row[prefix], event_steps)
-            sessions = sessions.index_copy(0, prefix, vectors)
-            # Places before the first event are clamped to event 0 and add 0 to it: plain += would keep one of both.
-            index = row[prefix, None], step[prefix, None], event_steps.clamp(min=0)
-            attention.index_put_(index, (weights * mask).to(attention.dtype), accumulate=True)
+        """Encode as the paper does: one row per prefix with its latest ``max_length`` clicks, the latest at the end."""
+        attention = torch.zeros(batch.mask.shape + batch.mask.shape[1:], device=batch.ids.device)
+        sessions = self.items.weight.new_zeros(int(batch.target_mask.sum()), self.settings.dim)
+        for prefixes in prefixes_of(batch, self.settings.max_length):
+            vectors, weights = self._latest(prefixes)
+            sessions = sessions.index_copy(0, prefixes.targets, vectors)
+            # Padding adds 0 to the weight of event 0: plain += would keep one of both.
+            weights = (weights * prefixes.mask).to(attention.dtype)
+            attention.index_put_(prefixes.cells, weights, accumulate=True)
         return sessions, attention
 
-    def _latest(self, batch: Batch, row: Tensor, event_steps: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the vector of the last of some events, their weights (a mean over heads), and their mask.
-
-        Args:
-            batch: with the events.
-            row: (prefixes,) whose events.
-            event_steps: (prefixes, events) which steps of it, the last one at the end; before the first is negative.
-        """
-        seen = event_steps.clamp(min=0)
-        mask = (event_steps >= 0) & batch.mask[row[:, None], seen]
-        vectors = self._embed(torch.where(mask, batch.ids[row[:, None], seen], PADDING))
-        vectors = vectors + self._distances()[: event_steps.shape[1]].flip(0)
-        weights = vectors.new_zeros(len(row), 1, 1, 1)
+    def _latest(self, prefixes: Prefixes) -> tuple[Tensor, Tensor]:
+        """Return the vector of the last event of each prefix, and the weights of its events, a mean over heads."""
+        vectors = self._embed(prefixes.ids) + self._distances()[: prefixes.ids.shape[1]].flip(0)
+        weights = vectors.new_zeros(len(vectors), 1, 1, 1)
         for depth, block in enumerate(self.blocks, 1):
             assert isinstance(block, SANSRBlock)
             queried = slice(-1, None) if depth == len(self.blocks) else slice(None)  # the rest of the last is unread
-            attended, weights = block.attend(vectors, mask, queried)
+            attended, weights = block.attend(vectors, prefixes.mask, queried)
             vectors = block.feed(attended, vectors[:, queried])
-        return vectors[:, -1], weights[:, :, -1].mean(1).detach(), mask
+        return vectors[:, -1], weights[:, :, -1].mean(1).detach()
 
     def _distances(self) -> Tensor:
         """Return the vector of each distance from the target click, (length, dim), distance 0 first."""

@@ -12,6 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.pipeline import make_pipeline, make_union
+from sklearn.svm import LinearSVC
 
 from ensue import DataError, SettingError, Text, __version__
 from ensue.data.texts import Texts
@@ -31,8 +34,10 @@ from ensue_studies.centrality import (
     convergence,
     find_sets,
     half_width,
+    labels_of,
     leaked,
     resample,
+    svc_answers,
 )
 from ensue_studies.results import Study
 from ensue_studies.runner import Plan, Request
@@ -105,7 +110,8 @@ def test_every_set_has_a_row_for_each_pooling_and_each_counting_model(finished: 
     study, watcher, _ = finished
     rows = study.tables["overall"]
     names = [(row["data"], row["model"]) for row in rows]
-    assert names == [(data, name) for data in ("sst2", "snli") for name in (*MODELS, *COUNTING)]
+    expected = [("sst2", name) for name in (*MODELS, *COUNTING, "linear-svc")]
+    assert names == expected + [("snli", name) for name in (*MODELS, *COUNTING)]  # no SVM of pairs of texts
     assert watcher.trained == 2 * len(MODELS) * 2  # sets, poolings, seeds
     for row in rows:
         assert (row["seeds"], "epoch_seconds" in row) == ((2, True) if row["model"] in MODELS else (1, False))
@@ -197,7 +203,8 @@ def test_finished_cells_are_not_trained_again(
     again, watcher = run(data, monkeypatch, copy, seeds=2)
     assert watcher.trained == 0 and again.tables == study.tables and again.page == study.page
     cells = json.loads(copy.read_text())["runs"]
-    assert len(cells) == 2 * (len(MODELS) * 2 + 1) + 1 and all(cell["ensue"] == __version__ for cell in cells.values())
+    assert len(cells) == 2 * (len(MODELS) * 2 + 1) + 2  # the linear SVM of sst2, and the time of a step
+    assert all(cell["ensue"] == __version__ for cell in cells.values())
     assert str(data) not in copy.read_text()  # other machines keep their data elsewhere
     gone = next(name for name in cells if json.loads(name).get("model") == "self-attention")
     copy.write_text(json.dumps({"runs": {name: cell for name, cell in cells.items() if name != gone}}))
@@ -216,8 +223,9 @@ def test_other_data_or_seeds_are_other_cells(
     write_sst2(tmp_path / "other", seed=7)
     alone, watcher = run(tmp_path / "other", monkeypatch, copy, models=("self-attention",))
     assert watcher.trained == 1 and "trained vectors" in alone.page
-    assert [row["model"] for row in alone.tables["overall"]] == ["self-attention", "tfidf", "majority"]
-    assert alone.tables["paired_tests"] == [] and "No pooling by a word graph was trained." in alone.page
+    assert [row["model"] for row in alone.tables["overall"]] == ["self-attention", "tfidf", "majority", "linear-svc"]
+    assert [(row["model"], row["other"]) for row in alone.tables["paired_tests"]] == [("tfidf", "linear-svc")]
+    assert "No pooling by a word graph was trained." in alone.page
 
 
 def test_quick_says_so(data: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -232,8 +240,23 @@ def test_quick_leaves_out_what_needs_the_long_run(data: Path, monkeypatch: pytes
     monkeypatch.setattr(centrality, "QUICK", replace(TINY, sets=("sst2",), details={**DETAILS, "between": False}))
     study, _ = run(data, monkeypatch, quick=True)
     assert {row["data"] for row in study.tables["overall"]} == {"sst2"}
-    assert {row["other"] for row in study.tables["paired_tests"]} == {"tfidf", "vectors"}
+    assert {row["other"] for row in study.tables["paired_tests"]} == {"tfidf", "vectors", "linear-svc"}
     assert "the long run (without `--quick`): snli, paired tests between poolings." in study.page
+
+
+def test_baselines_can_be_run_alone(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    study, watcher = run(data, monkeypatch, models=("linear-svc",))
+    names = [row["model"] for row in study.tables["overall"] if row["data"] == "sst2"]
+    assert names == ["tfidf", "vectors", "majority", "linear-svc"] and watcher.trained == 0
+    (texts, _), _ = find_sets(data)
+    answers = Answers.unpack(svc_answers(texts))
+    vectorizers = [TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True)]
+    vectorizers += [TfidfVectorizer(analyzer="char_wb", ngram_range=(3, 5), sublinear_tf=True)]
+    pipeline = make_pipeline(make_union(*vectorizers), LinearSVC(random_state=0))
+    pipeline.fit(texts.train.texts[0].to_list(), texts.train.labels)
+    predicted = pipeline.predict(texts.test.texts[0].to_list()).tolist()
+    assert [labels_of(texts)[code] for code in answers.predicted] == predicted
+    assert np.all((answers.probability >= 0) & (answers.probability <= 1))
 
 
 def test_resampling_is_the_referees(data: Path) -> None:

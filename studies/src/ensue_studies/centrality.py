@@ -21,6 +21,10 @@ import numpy.typing as npt
 import plotly.graph_objects as go
 import polars as pl
 import torch
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.pipeline import make_union
+from sklearn.svm import LinearSVC
 
 from ensue import figures
 from ensue.data.histories import Index
@@ -80,6 +84,9 @@ FULL, QUICK = (Plan(**PAPER["plan"][name]) for name in ("full", "quick"))
 TRAINED = tuple(name for name, row in MODELS.items() if row.schedule is not None and row.settings.pooling in POOLINGS)
 GRAPHS = GRAPH_POOLINGS
 """Poolings by a word graph."""
+SVC = "linear-svc"
+"""scikit-learn's linear SVM on words, pairs of words and characters: what a reader would try on single texts."""
+BASELINES = (*COUNTING, SVC)
 REFERENCE = "self-attention"
 LABELS = {"accuracy": "accuracy", "macro_f1": "macro-F1", "calibration_error": "ECE"}
 METRICS = tuple(LABELS)
@@ -254,7 +261,7 @@ def run(data: Path, request: Request) -> Study:
         DataError: no data set is available, or the file of cached runs is something else.
         SettingError: a model that is no pooling.
     """
-    require_models(request.models, TRAINED)
+    require_models(request.models, (*TRAINED, SVC))
     vectors = folder_of(data, "text") / VECTORS
     plan = QUICK if request.quick else FULL
     trainer = Trainer(plan, request.cached_runs(), vectors if vectors.is_file() else None)
@@ -344,6 +351,36 @@ class Trainer:
             },
         )
 
+    def linear_svc(self, data: DataSet[Texts]) -> CachedRun:
+        """Return the answers of scikit-learn's linear SVM, fitted on the training texts with its default settings."""
+
+        def make() -> CachedRun:
+            self.runs.log(f"{data.name}: {SVC}")
+            return svc_answers(data)
+
+        return self.runs.get(self.key(data, SVC, {}, 0), make)
+
+
+def svc_answers(data: DataSet[Texts]) -> CachedRun:
+    """Return the labels that a linear SVM predicts, and their probabilities by cross-fitted sigmoids."""
+    assert data.train.labels is not None
+    start = time.perf_counter()
+    vectorizer = make_union(
+        TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True),
+        TfidfVectorizer(analyzer="char_wb", ngram_range=(3, 5), sublinear_tf=True),
+    )
+    inputs = vectorizer.fit_transform(data.train.texts[0].to_list())
+    model = CalibratedClassifierCV(LinearSVC(random_state=0), ensemble=False, cv=3)
+    model.fit(inputs, data.train.labels.to_list())
+    test_inputs = vectorizer.transform(data.test.texts[0].to_list())
+    probabilities = model.predict_proba(test_inputs)
+    # The labels are those of the SVM itself: the sigmoids of several labels may order them differently.
+    predicted = model.calibrated_classifiers_[0].estimator.predict(test_inputs)
+    columns = np.searchsorted(model.classes_, predicted)
+    chosen = np.take_along_axis(probabilities, columns[:, None], axis=1)[:, 0]
+    numbers = np.searchsorted(labels_of(data), predicted)
+    return {**Answers(numbers, chosen).pack(), "seconds_to_score": round(time.perf_counter() - start, 2)}
+
 
 def _answers(predictor: ClassifyPredictor, data: DataSet[Texts], part: str | None) -> CachedRun:
     start = time.perf_counter()
@@ -356,15 +393,27 @@ def _answers(predictor: ClassifyPredictor, data: DataSet[Texts], part: str | Non
 
 def _tables(plan: Plan, trainer: Trainer, data: DataSet[Texts], models: Sequence[str], seeds: int) -> Tables:
     """Return all rows of one data set but its statistics."""
-    order = sorted(models, key=lambda name: name != "blend")  # a blend brings the run of its network
+    # A blend brings the run of its network, so it is trained first.
+    order = sorted((name for name in models if name in TRAINED), key=lambda name: name != "blend")
     trained = {name: [trainer.train(data, name, seed) for seed in plan.seeds(seeds, data.name, name)] for name in order}
-    runs = {name: trained[name] for name in models}
+    runs = {name: trained[name] for name in models if name in TRAINED}
     baselines = trainer.baselines(data)["rows"]
-    runs |= {name: [baselines[name]] for name in COUNTING if name in baselines}
+    if not data.train.paired:
+        baselines = {**baselines, SVC: trainer.linear_svc(data)}
+    runs |= {name: [baselines[name]] for name in BASELINES if name in baselines}
     answers = {name: [Answers.unpack(run) for run in found] for name, found in runs.items()}
     targets = codes(data.test, labels_of(data))
     results = resample(answers, targets, owners(data.test), plan.resamples)
     graphs = {name: runs[name][0] for name in GRAPHS if name in runs}
+    pairs = [
+        (name, other)
+        for name in graphs
+        for other in (results if plan.details["between"] else BASELINES)
+        if other in results
+        and other not in (name, "majority")
+        and (other not in GRAPHS or GRAPHS.index(other) > GRAPHS.index(name))
+    ]
+    pairs += [(name, SVC) for name in ("blend", "tfidf") if name in results and SVC in results]
     about = {name: {"data": data.name, "model": name} for name in runs}
     settings = {"here": next(iter(runs.values()))[0].get("settings"), "paper": SETTINGS.get(data.name)}
     return {
@@ -372,11 +421,7 @@ def _tables(plan: Plan, trainer: Trainer, data: DataSet[Texts], models: Sequence
         "overall": [_row(data, name, runs[name], results[name]) for name in runs],
         "paired_tests": [
             {**about[name], "other": other, **results[name].against(results[other], "accuracy")}
-            for name in graphs
-            for other in (results if plan.details["between"] else COUNTING)
-            if other in results
-            and other not in (name, "majority")
-            and (other not in GRAPHS or GRAPHS.index(other) > GRAPHS.index(name))
+            for name, other in pairs
         ],
         "curves": [
             {**about[name], **epoch, "best": epoch["epoch"] == run["epochs"]}

@@ -33,7 +33,20 @@ def layer_norm(vector: Tensor, gain: Tensor, bias: Tensor) -> Tensor:
     return apart / (apart.square().mean() + 1e-5).sqrt() * gain + bias
 
 
-def attend(query: Tensor, context: Sequence[Tensor], projections: Tensor, alphas: Sequence[float]) -> Tensor:
+def asentmax_scale(query: Tensor, num_keys: int, w_beta: Tensor, w_gamma: Tensor) -> float:
+    """delta + beta (log n)^gamma with delta 1, n counted one higher, beta by softplus, gamma by 2 tanh."""
+    beta = math.log(1 + math.exp(float(w_beta @ query)))
+    gamma = 2 * math.tanh(float(w_gamma @ query))
+    return float(1 + beta * math.log(num_keys + 1) ** gamma)
+
+
+def attend(
+    query: Tensor,
+    context: Sequence[Tensor],
+    projections: Tensor,
+    alphas: Sequence[float],
+    temperatures: Tensor | None = None,
+) -> Tensor:
     """Multi-head attention of one query over its context: W_Q over W_K over W_V, the heads side by side."""
     dim = len(query)
     wide = dim // len(alphas)
@@ -42,6 +55,9 @@ def attend(query: Tensor, context: Sequence[Tensor], projections: Tensor, alphas
         rows = slice(head * wide, (head + 1) * wide)
         to_query, to_key, to_value = (part[rows] for part in projections.chunk(3))
         scores = [float((to_query @ query) @ (to_key @ one)) / math.sqrt(wide) for one in context]
+        if temperatures is not None:
+            w_beta, w_gamma = (part[head] for part in temperatures.chunk(2))
+            scores = [score * asentmax_scale(query, len(context), w_beta, w_gamma) for score in scores]
         weights = entmax(scores, alpha)
         found.append(sum((w * (to_value @ one) for w, one in zip(weights, context, strict=True)), torch.zeros(wide)))
     return torch.cat(found)
@@ -55,6 +71,10 @@ def star_transformer(
     def alphas(name: str) -> list[float]:
         return [1 + 1 / (1 + math.exp(-raw)) for raw in weights[f"{name}.alphas.raw"].tolist()]
 
+    def attended(name: str, query: Tensor, context: Sequence[Tensor]) -> Tensor:
+        scales = weights.get(f"{name}.scales.projection.weight")
+        return leaky_relu(attend(query, context, weights[f"{name}.inward.weight"], alphas(name), scales))
+
     nodes = list(embeddings)
     relay = torch.stack(nodes).mean(0)
     for cycle in range(cycles):
@@ -63,10 +83,9 @@ def star_transformer(
         fresh = []
         for i in range(len(nodes)):
             window = [normal[j] for j in range(i - neighbours, i + neighbours + 1) if 0 <= j < len(nodes)]
-            context = [*window, embeddings[i], relay]
-            fresh.append(leaky_relu(attend(normal[i], context, weights[f"{ring}.inward.weight"], alphas(ring))))
+            fresh.append(attended(ring, normal[i], [*window, embeddings[i], relay]))
         nodes = fresh
-        relay = leaky_relu(attend(relay, [relay, *nodes], weights[f"{star}.inward.weight"], alphas(star)))
+        relay = attended(star, relay, [relay, *nodes])
     largest = torch.stack([max(node[d] for node in nodes) for d in range(len(relay))])
     return (largest + relay) / 2
 

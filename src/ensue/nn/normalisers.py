@@ -10,6 +10,14 @@ which is sparsemax at alpha 2 and goes to softmax, with u = log(sum_i exp(z_i - 
 The sum falls in u, and bisection finds u here; the compiled kernel needs 3 to 8 steps of Newton's method on the
 p-th power of the sum instead, which is a norm and therefore convex in u. Powers are taken by log1p, which loses nothing
 as p goes to 0.
+
+``Scales`` is the learned temperature of ASEntmax (Vasylenko et al., Long-context generalization with sparse attention,
+ICLR 2026), by which scores are multiplied first: of a query x that sees n keys, head by head,
+
+    scale = delta + beta (log n)^gamma,   beta = softplus(w_beta . x),   gamma = s tanh(w_gamma . x)
+
+with delta = 1 and s = 2. As in the authors' program n is counted one higher, so that one key does not make the
+logarithm 0, whose negative powers are infinite.
 """
 
 from __future__ import annotations
@@ -20,6 +28,7 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
+from torch.nn import functional
 
 from ensue import kernels
 from ensue.errors import SettingError
@@ -29,6 +38,8 @@ from ensue.nn.autograd import Context, apply
 MIN_ALPHA = 1.01
 MAX_ALPHA = 2.0
 """Range of learned alphas; below it, closer to softmax, no weight is ever 0 in float32."""
+GAMMA_RANGE = 2.0
+"""s of :class:`Scales`: the power of the logarithm of the number of keys lies between -2 and 2."""
 _FLATTEST = 1e-6  # the least alpha - 1 that is computed with: the weights differ from softmax by less than rounding
 _FLAT = 1e-2  # up to here the gradient in alpha needs a series in float32
 _MAX_DIMS = 9  # of the kernel
@@ -107,6 +118,30 @@ class Alphas(nn.Module):
         # Straight-through clamp: the value is clamped, the gradient is that of the sigmoid.
         alphas = 1 + self.raw.sigmoid()
         return alphas + (alphas.clamp(MIN_ALPHA, MAX_ALPHA) - alphas).detach()
+
+
+class Scales(nn.Module):
+    """The learned temperature of ASEntmax: what the scores of a query are multiplied by, one factor per head.
+
+    Args:
+        dim: width of a query.
+        heads: number of heads.
+    """
+
+    def __init__(self, dim: int, heads: int) -> None:
+        super().__init__()
+        self.projection = nn.Linear(dim, 2 * heads, bias=False)  # w_beta of each head over w_gamma
+
+    def forward(self, projected: Tensor, num_keys: Tensor) -> Tensor:
+        """Return the (…, heads) factors.
+
+        Args:
+            projected: (…, 2 heads) ``projection`` of the queries.
+            num_keys: (…,) number of keys that each query sees; 0 counts as 1.
+        """
+        beta, gamma = projected.chunk(2, -1)
+        logs = num_keys.clamp(min=1).to(projected.dtype).log1p()[..., None]
+        return 1 + functional.softplus(beta) * logs ** (GAMMA_RANGE * gamma.tanh())
 
 
 class _Cases(Context, Protocol):

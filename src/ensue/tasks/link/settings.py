@@ -56,6 +56,9 @@ class LinkSettings(Settings):
     """Neighbouring words on each side that a word of ast attends to."""
     sparse: bool = True
     """Whether ast attends with entmax, whose sparsity is learned per head; if false, with softmax."""
+    scale: Literal["fixed", "asentmax"] = "fixed"
+    """Scale of the attention scores of ast: fixed, or asentmax, which multiplies them by a temperature that is learned
+    from the query and the number of its keys."""
     relay: bool = True
     """Whether ast has a relay node, connected with every word; if false, the mean of the words."""
     cycles: Annotated[Size, must_be(f"at most {DEEPEST}", lambda value: value <= DEEPEST)] = 1

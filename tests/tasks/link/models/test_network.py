@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
+from torch.func import functional_call
 from torch.nn import functional
 
 from ensue import SettingError
@@ -50,8 +51,9 @@ def texts(lengths: tuple[int, ...] = LENGTHS, seed: int = 0) -> tuple[Tensor, Te
 
 @pytest.mark.parametrize("cycles", [1, 3])
 @pytest.mark.parametrize("neighbours", [1, 2, 7])
-def test_ring_and_star_equal_the_loop(cycles: int, neighbours: int) -> None:
-    net = network(cycles=cycles, neighbours=neighbours, residual=False)
+@pytest.mark.parametrize("scale", ["fixed", "asentmax"])
+def test_ring_and_star_equal_the_loop(cycles: int, neighbours: int, scale: str) -> None:
+    net = network(cycles=cycles, neighbours=neighbours, residual=False, scale=scale)
     weights = {name.removeprefix("encoder."): tensor for name, tensor in net.state_dict().items()}
     ids, mask = texts()
     found = net.encode(ids, mask)
@@ -121,6 +123,23 @@ def first_node(net: Linker, ids: Tensor, mask: Tensor) -> Tensor:
         relay = star(nodes, relay, mask)
     assert nodes is not None
     return nodes[0, 0]
+
+
+@pytest.mark.parametrize("residual", [False, True])
+def test_gradients_of_the_temperature_of_asentmax_equal_differences(residual: bool) -> None:
+    net, (ids, mask) = network(scale="asentmax", residual=residual, cycles=2), texts()
+    encoder = net.encoder
+    names = [name for name, _ in encoder.named_parameters() if "scales" in name]
+    assert names == [f"{step}.{cycle}.scales.projection.weight" for step in ("rings", "stars") for cycle in (0, 1)]
+    words = net._look(ids, mask)
+    words = words._replace(vectors=words.vectors.detach())
+
+    def encoded(*changed: Tensor) -> Tensor:
+        found: Tensor = functional_call(encoder, dict(zip(names, changed, strict=True)), (words,))
+        return found
+
+    weights = [encoder.get_parameter(name).detach().clone().requires_grad_() for name in names]
+    assert torch.autograd.gradcheck(encoded, weights, atol=1e-6)
 
 
 def test_heads_that_do_not_divide() -> None:

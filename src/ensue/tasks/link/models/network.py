@@ -232,6 +232,7 @@ def _encoder(settings: LinkSettings, dim: int) -> AST | CNN | GRU | Nothing:
             residual=settings.residual,
             sparse=settings.sparse,
             relay=settings.relay,
+            scaled=settings.scale == "asentmax",
         )
     if settings.encoder == "bag":
         return Nothing()

@@ -8,6 +8,7 @@ products, and the relay's one query is carried to the nodes instead of the nodes
 C_i, h_i of 3.5        ``Ring``: a token attends over itself, c neighbours a side, its embedding, the relay
 s of 3.5               ``Star``: the relay attends over itself and all nodes
 alpha-entmax of 3.4    one learned alpha a head in each, in ``ensue.nn.normalisers``
+ASEntmax's scale       with ``scaled``, in each too: ``Scales`` in ``ensue.nn.normalisers``
 (max(H) + s) / 2       ``AST``
 =====================  ============================================================================
 
@@ -27,6 +28,10 @@ would halve what vectors on either side of 0 say.
 
 ``sparse`` and ``relay`` take apart what the paper puts together: without the first all attention is softmax; without
 the second words attend to their neighbours alone, and the mean of the nodes stands where the relay stood.
+
+``scaled`` multiplies all scores by the learned temperature of ASEntmax, which is not in the paper. Its query is what
+W_Q reads: the normalised node in a ring, the relay in a star. A window has at most 2 c + 3 keys; a star has one per
+word, and the relay.
 """
 
 from __future__ import annotations
@@ -38,7 +43,7 @@ from torch.nn import functional
 from ensue.errors import SettingError
 from ensue.nn import fused_window
 from ensue.nn.attention import masked_mean
-from ensue.nn.normalisers import Alphas, entmax
+from ensue.nn.normalisers import Alphas, Scales, entmax
 from ensue.tasks.link.batches import DistinctWords
 
 _SLOPE = 0.01  # of LeakyReLU below 0
@@ -54,12 +59,21 @@ class Ring(nn.Module):
         residual: whether what it makes is added to the tokens, at first nothing.
         sparse: whether weights are by entmax with a learned alpha a head, or by softmax.
         relay: whether tokens attend to it.
+        scaled: whether scores are multiplied by a learned temperature.
     """
 
     summing: Tensor
 
     def __init__(
-        self, dim: int, heads: int, neighbours: int, *, residual: bool = False, sparse: bool = True, relay: bool = True
+        self,
+        dim: int,
+        heads: int,
+        neighbours: int,
+        *,
+        residual: bool = False,
+        sparse: bool = True,
+        relay: bool = True,
+        scaled: bool = False,
     ) -> None:
         super().__init__()
         self.dim = dim
@@ -70,6 +84,7 @@ class Ring(nn.Module):
         self.norm = nn.LayerNorm(dim)
         self.inward = _projections(dim)
         self.alphas = _alphas(heads, sparse)
+        self.scales = Scales(dim, heads) if scaled else None
         summing = torch.eye(heads).repeat_interleave(dim // heads, 0)
         self.register_buffer("summing", summing, persistent=False)  # (dim, heads): sums the features of each head
         if residual:
@@ -105,7 +120,7 @@ class Ring(nn.Module):
         index = words.places if nodes is None else None
         windows = fused_window.FusedWindows(words.places, index, words.mask, self.heads, self.neighbours)
         keys, values = zip(nears, firsts.chunk(2, 1), last.chunk(2, 1) if self.relay else (None, None), strict=True)
-        weights = self._normalised(fused_window.window_products(windows, queries, *keys), words.mask)
+        weights = self._normalised(fused_window.window_products(windows, queries, *keys), words, nodes)
         return fused_window.window_sums(windows, weights, *values)
 
     def _attend(self, words: DistinctWords, each: Tensor, nodes: Tensor | None, last: Tensor) -> Tensor:
@@ -118,17 +133,24 @@ class Ring(nn.Module):
         queries, nears = torch.split(node_projections, [self.dim, 2 * self.dim], 2)
         contexts = [*self._shifts(nears), firsts, *([last[:, None]] if self.relay else [])]
         scores = torch.stack([(queries * context[..., : self.dim]) @ self.summing for context in contexts])
-        weights = self._normalised(scores.movedim(0, -1), words.mask)
+        weights = self._normalised(scores.movedim(0, -1), words, nodes)
         mixed = queries.new_zeros(*queries.shape[:2], self.heads, self.dim // self.heads)
         for index, context in enumerate(contexts):
             mixed = mixed + weights[..., index, None] * _by_head(context[..., self.dim :], self.heads)
         return mixed.flatten(2)
 
-    def _normalised(self, scores: Tensor, mask: Tensor) -> Tensor:
+    def _normalised(self, scores: Tensor, words: DistinctWords, nodes: Tensor | None) -> Tensor:
         """(rows, length, heads, keys): neighbours from left to right with the token among them, embedding, relay."""
+        mask = words.mask
         neighbour_masks = [shifted & mask for shifted in self._shifts(mask)]
         seen = torch.stack([*neighbour_masks, *([mask] * (scores.shape[-1] - len(neighbour_masks)))])[..., None]
-        return entmax(scores * (self.dim // self.heads) ** -0.5, _alpha(self.alphas), seen.movedim(0, -1))
+        scores = scores * (self.dim // self.heads) ** -0.5
+        if self.scales is not None:
+            # Projected once per distinct word where the words are the nodes.
+            projected = self.scales.projection(self.norm(words.vectors if nodes is None else nodes))
+            projected = words.spread(projected) if nodes is None else projected
+            scores = scores * self.scales(projected, seen.sum(0)[..., 0])[..., None]
+        return entmax(scores, _alpha(self.alphas), seen.movedim(0, -1))
 
     def _shifts(self, tokens: Tensor) -> list[Tensor]:
         """Return the neighbours of each token, from c positions before to c positions after it; 0 beyond the ends."""
@@ -149,15 +171,19 @@ class Star(nn.Module):
         heads: number of heads; divides ``dim``.
         residual: whether it starts as an even mean, and lets it through as it is.
         sparse: as of :class:`Ring`.
+        scaled: as of :class:`Ring`.
     """
 
-    def __init__(self, dim: int, heads: int, *, residual: bool = False, sparse: bool = True) -> None:
+    def __init__(
+        self, dim: int, heads: int, *, residual: bool = False, sparse: bool = True, scaled: bool = False
+    ) -> None:
         super().__init__()
         self.dim = dim
         self.heads = heads
         self.residual = residual
         self.inward = _projections(dim)
         self.alphas = _alphas(heads, sparse)
+        self.scales = Scales(dim, heads) if scaled else None
         if residual:
             nn.init.zeros_(self.inward.weight[:dim])
             nn.init.eye_(self.inward.weight[2 * dim :])
@@ -174,6 +200,8 @@ class Star(nn.Module):
         probes = torch.einsum("rk,hdk,hdm->rhm", relay, query, key) * (self.dim // self.heads) ** -0.5
         scores = torch.cat([probes @ relay[..., None], probes @ nodes.mT], 2)
         seen = torch.cat([mask.any(1, keepdim=True), mask], 1)[:, None]
+        if self.scales is not None:
+            scores = scores * self.scales(self.scales.projection(relay), seen.sum(2)[:, 0])[..., None]
         weights = entmax(scores, _alpha(self.alphas), seen)
         mixed = weights[..., :1] * relay[:, None] + weights[..., 1:] @ nodes
         values = torch.einsum("rhm,hdm->rhd", mixed, value).flatten(1)
@@ -208,6 +236,7 @@ class AST(nn.Module):
         residual: whether it starts as the mean of the words' vectors.
         sparse: whether attention is by entmax, with a learned alpha a head; by softmax if not.
         relay: whether there is a relay that words attend to, and that attends to them; the mean of the nodes if not.
+        scaled: whether scores are multiplied by the learned temperature of ASEntmax.
 
     Raises:
         SettingError: heads that do not divide the width.
@@ -223,16 +252,18 @@ class AST(nn.Module):
         residual: bool = False,
         sparse: bool = True,
         relay: bool = True,
+        scaled: bool = False,
     ) -> None:
         super().__init__()
         if dim % heads:
             raise SettingError(f"heads is {heads}, which does not divide the {dim} numbers of a word's vector")
         self.width = dim
         self.rings = nn.ModuleList(
-            Ring(dim, heads, neighbours, residual=residual, sparse=sparse, relay=relay) for _ in range(cycles)
+            Ring(dim, heads, neighbours, residual=residual, sparse=sparse, relay=relay, scaled=scaled)
+            for _ in range(cycles)
         )
         self.stars = nn.ModuleList(
-            Star(dim, heads, residual=residual, sparse=sparse) if relay else Even(residual=residual)
+            Star(dim, heads, residual=residual, sparse=sparse, scaled=scaled) if relay else Even(residual=residual)
             for _ in range(cycles)
         )
         self.maximum = nn.Parameter(torch.zeros(())) if residual else None

@@ -171,7 +171,7 @@ def test_rows_that_change_one_thing_of_ast(data: Path, monkeypatch: pytest.Monke
     assert not any("vectors" in own for own in first["ast"])
     taken = [own for own in first["ast"] if own != first["ast"][0]]
     assert {key for own in taken for key in own if own[key] != first["ast"][0].get(key)} == {
-        *("pretrain", "residual", "sparse", "relay", "heads"),
+        *("pretrain", "residual", "sparse", "scale", "relay", "heads"),
     }  # fmt: skip
 
 

@@ -12,6 +12,8 @@ import pytest
 from ensue import NextEvent
 from ensue.errors import DataError
 from ensue.evaluation.beyond_accuracy import is_popular, list_metrics
+from ensue.tasks.next.item_filter import Rules
+from ensue.vocabulary import FIRST
 
 TRAIN = [["a", "b", "c"], ["a", "b"], ["a", "d"], ["a", "c", "e"], ["f"]]
 LISTS = [["a", "b", "c"], ["f", "d", "a"], ["b"]]
@@ -88,3 +90,34 @@ def test_re_ranked_lists_are_a_row_with_its_price(shop: NextEvent) -> None:
     assert result.rows[1].notes["beyond_accuracy"]["coverage@3"] > 0
     with pytest.raises(DataError, match="max_per: the item table has no column 'colour'; it has brand"):
         shop.evaluate(test, max_per={"colour": 1})
+
+
+def test_re_ranked_items_are_those_of_the_definition(shop: NextEvent) -> None:
+    """Maximal marginal relevance with limits, by loops over pairs, with features and with co-occurrence."""
+    random = np.random.default_rng(1)
+    for predictor in (shop.predictor_, NextEvent("cooccurrence").fit(TRAIN).predictor_):
+        ids = np.arange(FIRST, len(predictor.vocabulary))
+        similarity = predictor.item_similarity()
+        table = similarity.of_all(ids, ids)
+        rows = similarity.among(ids)
+        np.testing.assert_array_equal([rows(position) for position in range(len(ids))], table)
+        caps = {"brand": 2} if predictor is shop.predictor_ else {}
+        brands = [int(predictor.vocabulary.value(int(id))[1:]) % 3 for id in ids] if caps else [*ids]
+        for weight in (0.0, 0.3, 1.0):
+            scores = np.sort(random.random(len(ids)))[::-1]
+            scaled = (1 - weight) * (scores - scores.min()) / (scores.max() - scores.min())
+            expected: list[int] = []
+            while len(expected) < 5:
+                is_open = [
+                    at not in expected and [brands[c] for c in expected].count(brands[at]) < 2 for at in range(len(ids))
+                ]
+                if not any(is_open):
+                    break
+                values = [
+                    scaled[at] - weight * max([table[c, at] for c in expected] or [0.0]) for at in range(len(ids))
+                ]
+                expected.append(max(np.flatnonzero(is_open).tolist(), key=lambda at: values[at]))
+            (item_filter,) = predictor.filters_of([Rules.of(max_per=caps, diversify=f"mmr={weight}")])
+            assert item_filter is not None and item_filter.reranker is not None
+            assert item_filter.reranker.positions(ids, scores, ids[:0].astype(np.int32), 5) == expected
+            assert predictor.filters_of([Rules.of(max_per=caps, diversify=f"mmr={weight}")]) == [item_filter]

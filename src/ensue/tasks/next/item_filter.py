@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -144,8 +144,30 @@ class ItemFilter:
 
 Conditions = tuple[tuple[str, float], ...]
 """Filters, each with the time of the request where it compares with that."""
-Key = tuple[tuple[Hashable, ...], tuple[Hashable, ...], Conditions, ItemColumns | None, int]
-"""The lists of a filter, its conditions, the columns that these are of, and the size of the vocabulary."""
+
+
+class Key(NamedTuple):
+    """All that a filter depends on.
+
+    Attributes:
+        exclude: keys of the lists.
+        allow: keys of the lists.
+        conditions: its filters.
+        columns: of the item table, where the rules name any.
+        num_ids: size of the vocabulary.
+        max_per: as in :class:`Rules`.
+        diversify: as in :class:`Rules`.
+        similarity: of items, where the rules compare any.
+    """
+
+    exclude: tuple[Hashable, ...]
+    allow: tuple[Hashable, ...]
+    conditions: Conditions
+    columns: ItemColumns | None
+    num_ids: int
+    max_per: tuple[tuple[str, int], ...]
+    diversify: str
+    similarity: ItemSimilarity | None
 
 
 class FilterCache:
@@ -184,17 +206,15 @@ class FilterCache:
             exclude, allow = (tuple(keys[id(ids)] for ids in each) for each in (rules.exclude, rules.allow))
             # Rounded to the minute, so that filters by age can be cached.
             now = (time.time() if rules.now is None else rules.now) // MINUTE * MINUTE
-            columns = self.columns(vocabulary, items) if rules.filters else None
+            has_columns = rules.filters or rules.max_per or rules.diversify.startswith("calibrated")
+            columns = self.columns(vocabulary, items) if has_columns else None
             conditions = tuple((text, now if "within" in text else 0.0) for text in rules.filters)
-            key = of_request[same] = exclude, allow, conditions, columns, len(vocabulary), *rules[4:]
+            # Re-rankers hold the similarity, which is another object once something was learned.
+            of_items = similarity() if similarity is not None and rules.diversify.startswith("mmr") else None
+            key = Key(exclude, allow, conditions, columns, len(vocabulary), rules.max_per, rules.diversify, of_items)
+            of_request[same] = key
             if key not in filters:
-                filters[key] = self._filter(key[:5], rules, masks)
-                if rules.max_per or rules.diversify:
-                    assert similarity is not None
-                    reranker = Reranker(
-                        rules.max_per, rules.diversify, partial(self.columns, vocabulary, items), similarity
-                    )
-                    filters[key] = replace(filters[key], reranker=reranker)
+                filters[key] = self._filter(key, rules, masks)
         return [filters[of_request[id(rules)]] if id(rules) in distinct else None for rules in requests]
 
     def columns(self, vocabulary: Vocabulary, items: Items | None) -> ItemColumns:
@@ -214,7 +234,7 @@ class FilterCache:
         cached = self._cached.get(key)
         if isinstance(cached, ItemFilter):
             return cached
-        exclude, allow, conditions, columns, num_ids = key
+        exclude, allow, conditions, columns, num_ids = key[:5]
         mask = np.ones(num_ids, np.bool_)
         # Padding and unknown are never answers.
         mask[:FIRST] = False
@@ -229,7 +249,10 @@ class FilterCache:
                 true = columns.truth(*condition).true
                 self._keep((condition, columns), true, num_ids)
             mask &= true
-        item_filter = ItemFilter(mask, rules)
+        reranker = None
+        if key.max_per or key.diversify:
+            reranker = Reranker(key.max_per, key.diversify, columns, key.similarity)
+        item_filter = ItemFilter(mask, rules, reranker)
         if all(len(ids) >= MIN_CACHED_ITEMS for ids in chain(rules.exclude, rules.allow)):
             self._keep(key, item_filter, num_ids)
         return item_filter
@@ -290,7 +313,8 @@ def top_items(scores: Scores, k: int, filters: Sequence[ItemFilter | None]) -> t
     best = np.empty((len(scores), k), np.float32)
     for rows, item_filter in rows_by_filter(filters):
         row_scores = scores if len(rows) == len(scores) else scores[rows]
-        if item_filter is not None:
+        # Padding and unknown are at -inf already, so a filter of all items changes nothing.
+        if item_filter is not None and item_filter.num_permitted < item_filter.num_ids - FIRST:
             row_scores = row_scores + item_filter.penalty
         best[rows], ids[rows] = topk(row_scores, k)
     return ids, best

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from scipy.sparse import csr_array
 
@@ -42,6 +44,8 @@ class ItemSimilarity:
         # Rows of unit length, so that products are cosines.
         lengths = np.sqrt(features.multiply(features).sum(1)).clip(min=1e-12)
         self._features = (csr_array((1 / lengths, (range(num_ids), range(num_ids)))) @ features).tocsr()
+        # Sums over tokens are in this order, whichever method adds them up.
+        self._features.sort_indices()
 
     def of_pairs(self, first: Index, second: Index) -> Floats:
         """Return (pairs,) the similarity of the ids of each pair."""
@@ -61,3 +65,33 @@ class ItemSimilarity:
             return products.clip(0, 1)
         pairs = np.meshgrid(first, second, indexing="ij")
         return self.of_pairs(pairs[0].ravel(), pairs[1].ravel()).reshape(len(first), len(second))
+
+    def among(self, ids: Index) -> Callable[[int], Floats]:
+        """Return a function that takes a position in ``ids`` and returns its row of ``of_all(ids, ids)``.
+
+        A greedy choice needs the rows of the few items that it chooses, and a product of sparse matrices takes longer
+        to set up than those take to compute.
+        """
+        ids = np.where(ids < self.num_ids, ids, PADDING)
+        if self._features is None:
+            return lambda position: self.of_all(ids[position : position + 1], ids)[0]
+        starts = self._features.indptr.take(ids)
+        lengths = self._features.indptr.take(ids + 1) - starts
+        places = np.arange(lengths.max(initial=0))[:, None]
+        is_token = places < lengths
+        # (places, ids) the tokens of each id and their weights; 0 beyond the last one
+        tokens = self._features.indices.take(starts + places, mode="clip") * is_token
+        weights = self._features.data.take(starts + places, mode="clip") * is_token
+        products = np.empty_like(weights)
+        of_token = np.zeros(self._features.shape[1])
+
+        def row(position: int) -> Floats:
+            of_token[tokens[:, position]] = weights[:, position]
+            # Indices are valid; other modes than "raise" need no copy of the output.
+            of_token.take(tokens, out=products, mode="clip")
+            np.multiply(products, weights, out=products)
+            of_token[tokens[:, position]] = 0
+            similarity: Floats = np.add.reduce(products, axis=0)
+            return np.minimum(similarity, 1, out=similarity)
+
+        return row

@@ -14,8 +14,7 @@ one item after another, the one of the highest
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -45,8 +44,8 @@ class Reranker:
     Args:
         max_per: columns, each with the number of items that an answer may have of one of its values.
         diversify: a method as in the module, or nothing.
-        columns: returns the columns of the item table.
-        similarity: returns the similarity of items.
+        columns: of the item table, where the others name any.
+        similarity: of items, for ``mmr``.
 
     Raises:
         DataError: the method is not known, there is no such column, or no whole number from 1.
@@ -56,22 +55,26 @@ class Reranker:
         self,
         max_per: Sequence[tuple[str, int]],
         diversify: str,
-        columns: Callable[[], ItemColumns],
-        similarity: Callable[[], ItemSimilarity],
+        columns: ItemColumns | None,
+        similarity: ItemSimilarity | None,
     ) -> None:
-        self.caps = [(columns().values_by_id(columns().require(name, "max_per")), limit) for name, limit in max_per]
+        self.caps: list[tuple[Mapping[int, Sequence[str]], int]] = []
         for name, limit in max_per:
             if limit < 1:
                 raise DataError(f"max_per {one_line(name)}={limit}: give a whole number from 1")
+            assert columns is not None
+            self.caps.append((columns.values_by_id(columns.require(name, "max_per")), limit))
         match = _DIVERSIFY.fullmatch(diversify)
         if diversify and match is None:
             raise DataError(
                 f"diversify {one_line(diversify, 60)}: write mmr=0.3 or calibrated:COLUMN=0.3, a weight from 0 to 1"
             )
         self.weight = float(match[3]) if match else 0.0
-        self.similarity = similarity() if match and match[1] else None
-        calibrated = match[2] if match else None
-        self.values = columns().values_by_id(columns().require(calibrated, "diversify")) if calibrated else {}
+        self.similarity = similarity
+        self.values: Mapping[int, Sequence[str]] = {}
+        if match and match[2]:
+            assert columns is not None
+            self.values = columns.values_by_id(columns.require(match[2], "diversify"))
 
     def positions(self, ids: Index, scores: Floats, session: Ids, k: int) -> list[int]:
         """Return the positions of the chosen candidates, at most ``k``, best first.
@@ -82,42 +85,50 @@ class Reranker:
             session: (events,) ids of the session.
             k: number of items.
         """
-        counts = [Counter[str]() for _ in self.caps]
+        counts: list[dict[str, int]] = [{} for _ in self.caps]
         if not self.weight:  # the order of the candidates is that of their scores
             in_order = (position for position, id in enumerate(ids.tolist()) if self._takes(id, counts))
             return [*islice(in_order, k)]
-        is_open = np.ones(len(ids), np.bool_)
         low, high = (scores.min(), scores.max()) if len(scores) else (0.0, 0.0)
         # Scale scores to [0, 1], so that the weight means the same for every session.
         relevance = (1 - self.weight) * (scores - low) / max(high - low, 1e-12)
-        similarity = self.similarity.of_all(ids, ids) if self.similarity is not None else None
+        similarity = self.similarity.among(ids) if self.similarity is not None else None
         p, fractions = self._fractions(ids, session)
         selected: list[int] = []
-        penalty = np.zeros(len(ids))
+        values = relevance.copy()
         total = np.zeros(len(p))
-        while len(selected) < k and is_open.any():
+        closed: list[int] = []
+        while len(closed) < len(ids):
             if len(p):
                 # (candidates, values) of the column, were each candidate added to the chosen items
                 q = (1 - SMOOTHING) * (total + fractions) / (len(selected) + 1) + SMOOTHING * p
-                penalty = (p * np.log(p / q)).sum(1)
-            best = int(np.where(is_open, relevance - self.weight * penalty, -np.inf).argmax())
-            is_open[best] = False
+                values = relevance - self.weight * (p * np.log(p / q)).sum(1)
+                values[closed] = -np.inf
+            best = int(values.argmax())
+            closed.append(best)
+            values[best] = -np.inf
             if not self._takes(int(ids[best]), counts):
                 continue
             selected.append(best)
+            if len(selected) == k:
+                break
             if similarity is not None:
-                # The highest similarity to any selected item, updated by the latest one.
-                penalty = np.maximum(penalty, similarity[best])
+                # The smallest value is the one by the highest similarity to any selected item.
+                penalty = similarity(best)
+                np.multiply(penalty, self.weight, out=penalty)
+                np.minimum(values, np.subtract(relevance, penalty, out=penalty), out=values)
             total = total + fractions[best]
         return selected
 
-    def _takes(self, id: int, counts: Sequence[Counter[str]]) -> bool:
+    def _takes(self, id: int, counts: Sequence[dict[str, int]]) -> bool:
         """Return whether an item stays within the limits of its values, and count these if it does."""
-        values = [cells.get(id, ()) for cells, _ in self.caps]
-        if any(count[v] >= cap for count, (_, cap), of in zip(counts, self.caps, values, strict=True) for v in of):
-            return False
-        for count, of in zip(counts, values, strict=True):
-            count.update(of)
+        for count, (cells, cap) in zip(counts, self.caps, strict=True):
+            for value in cells.get(id, ()):
+                if count.get(value, 0) >= cap:
+                    return False
+        for count, (cells, _) in zip(counts, self.caps, strict=True):
+            for value in cells.get(id, ()):
+                count[value] = count.get(value, 0) + 1
         return True
 
     def _fractions(self, ids: Index, session: Ids) -> tuple[Floats, Floats]:
@@ -156,10 +167,11 @@ def rerank(
     best_scores = scores[:, :k].copy()
     for row, reranker in enumerate(rerankers):
         if reranker is not None:
-            permitted = scores[row] > -np.inf
-            candidate_scores = scores[row][permitted].astype(np.float64)
-            selected = reranker.positions(ids[row][permitted], candidate_scores, sessions[row], k)
+            # Scores fall, so the permitted candidates come first.
+            num_permitted = int(np.count_nonzero(scores[row] > -np.inf))
+            candidates = ids[row, :num_permitted]
+            selected = reranker.positions(candidates, scores[row, :num_permitted].astype(np.float64), sessions[row], k)
             best_scores[row] = -np.inf
-            best_ids[row, : len(selected)] = ids[row][permitted][selected]
-            best_scores[row, : len(selected)] = scores[row][permitted][selected]
+            best_ids[row, : len(selected)] = candidates[selected]
+            best_scores[row, : len(selected)] = scores[row, selected]
     return best_ids, best_scores

@@ -101,13 +101,18 @@ def _update_by(slices: Callable[[Any, Any], tuple[Slice, ...]]) -> Learn:
 
 
 def classify_slices(old: ClassifyPredictor, new: ClassifyPredictor) -> tuple[Slice, ...]:
-    """Return the accuracy of both predictors on the texts that the old one remembers."""
+    """Return the accuracy, or LRAP, of both predictors on the texts that the old one remembers."""
     if old.remembered is None or not len(old.remembered[1]):
         return ()
     texts, targets = old.remembered
 
     def columns(predictor: ClassifyPredictor) -> Columns:
-        return {"accuracy": (predictor.probabilities(texts).argmax(1) == targets).astype(np.float64)}
+        probabilities = predictor.probabilities(texts)
+        if predictor.metadata.sets:
+            is_true = targets.astype(np.bool_)
+            exact = metrics.subset_accuracy(predictor.predicted_sets(probabilities), is_true)
+            return {"lrap": metrics.label_ranking_precision(probabilities, is_true), "subset_accuracy": exact}
+        return {"accuracy": (probabilities.argmax(1) == targets).astype(np.float64)}
 
     return (Slice.of("remembered", columns(old), columns(new)),)
 

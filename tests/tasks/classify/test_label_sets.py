@@ -76,6 +76,44 @@ def test_fit_save_and_load(tmp_path: Path, model: str) -> None:
     assert ClassifyPredictor.load(tmp_path / "m").scores(test) == pytest.approx(probabilities, abs=1e-6)
 
 
+@pytest.fixture(scope="module")
+def blended() -> ClassifyPredictor:
+    """A blend whose network has a weight: it reads pairs of words that mean a label only together."""
+    predictor = ClassifyPredictor("blend", settings={"epochs": 12, "dim": 16, "hidden": 16}, device="cpu")
+    for _ in predictor.fit(texts_of(300)):
+        pass
+    return predictor
+
+
+def test_a_blend_pools_the_odds_of_each_label(blended: ClassifyPredictor, tmp_path: Path) -> None:
+    assert blended.model_name == "blend" and blended.metadata.blend is not None
+    weights = blended.metadata.blend
+    test = texts_of(100, seed=1)
+    sides = blended.encode(test)
+    odds = sum(weight * blended.raw_scores(sides, name) for name, weight in weights.items())
+    expected = 1 / (1 + np.exp(-np.asarray(odds)))
+    probabilities = blended.scores(test)
+    has_words = probabilities[np.array([len(text.split()) for text in test.texts[0]]) > 0]
+    assert probabilities == pytest.approx(expected, abs=1e-6) and len(has_words)
+    predicted = blended.predicted_sets(probabilities)
+    assert micro_f1(set_counts(predicted, blended.targets(test).astype(np.bool_))) > 0.97
+    assert {"blend", "network", "tfidf"} <= {*blended.metadata.thresholds}
+    blended.save(tmp_path / "m")
+    assert ClassifyPredictor.load(tmp_path / "m").scores(test) == pytest.approx(probabilities, abs=1e-6)
+    rows = [row.model for row in evaluate(blended, test).rows]
+    assert rows[0] == "blend" and "tfidf" in rows
+
+
+def test_a_blend_explains_each_predicted_label(blended: ClassifyPredictor) -> None:
+    (explanation,) = blended.explain([Text(("the ferry and the airport",))])
+    assert explanation.answer.labels is not None and {*explanation.answer.labels} == {"sea", "sky"}
+    words = {choice.value: choice.attributions for choice in explanation.answer.choices}
+    for label, word in (("sea", "ferry"), ("sky", "airport")):
+        largest = max(words[label], key=lambda attribution: attribution.score_drop or 0.0)
+        assert largest.value == word and (largest.score_drop or 0.0) > 0.3
+    assert words["road"] == ()
+
+
 def test_networks_have_a_sigmoid_for_each_label() -> None:
     predictor = ClassifyPredictor("centrality", settings={"epochs": 12, "dim": 16}, device="cpu")
     for _ in predictor.fit(texts_of(300)):
@@ -116,7 +154,9 @@ def test_texts_of_one_label_are_refused() -> None:
     new = Texts((pl.Series(["a train"]),), pl.Series([["rail"]]))
     with pytest.raises(DataError, match="the label 'rail' is not a label of the model"):
         predictor.update(new)
+    assert predictor.labels == ["road", "sea", "sky"] and predictor.metadata.updates == 0
     predictor.update(texts_of(20, seed=3))
+    assert predictor.labels == ["road", "sea", "sky"] and predictor.metadata.updates == 1
 
 
 def test_estimator_follows_scikit_learn() -> None:

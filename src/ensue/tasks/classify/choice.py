@@ -51,7 +51,7 @@ def _cost(state: ClassifyState, scores: Floats, targets: Index) -> float:
 
 
 def choose_blend(state: ClassifyState, valid: FoldedTexts, baselines: Mapping[str, Unseen]) -> dict[str, float]:
-    """Set the weights of the parts of a blend.
+    """Set the weights of the parts of a blend and, where texts have sets of labels, its thresholds.
 
     Args:
         state: with a trained network; takes the weights.
@@ -76,6 +76,12 @@ def choose_blend(state: ClassifyState, valid: FoldedTexts, baselines: Mapping[st
     if len(targets):
         pooled = _cross_fitted_pool(part_scores, targets, np.arange(len(targets)) % FOLDS, None)
         costs[state.model_name] = _cost(state, pooled, targets) - max(gain, 0.0)
+        if state.metadata.sets and state.metadata.blend[blend.NETWORK]:
+            # The network has scores of the held-out texts alone.
+            index = np.flatnonzero(usable_texts(valid.sides, valid.targets))
+            pooled = state.raw_scores(valid.sides)[index]
+            targets = valid.targets[index]
+        state.choose_thresholds(state.model_name, pooled, targets)
     return costs
 
 
@@ -98,7 +104,7 @@ def _weigh_network(
     scores = {blend.NETWORK: state.raw_scores(valid.sides, blend.NETWORK)[index]}
     scores |= {name: baselines[name].scores[index] for name in usable}
     pooled = _cross_fitted_pool(scores, targets, valid.folds[index], prior)
-    gain = _cost(state, blend.pool(scores, prior), targets) - _cost(state, pooled, targets)
+    gain = _cost(state, blend.pool(scores, prior, sets=state.metadata.sets), targets) - _cost(state, pooled, targets)
     weights = blend.choose_weights(scores, targets, prior)
     return (weights if gain > 0 and weights[blend.NETWORK] else prior), gain
 
@@ -112,7 +118,8 @@ def _cross_fitted_pool(
         inside = folds == fold
         outside_scores = {name: model_scores[~inside] for name, model_scores in scores.items()}
         weights = blend.choose_weights(outside_scores, targets[~inside], prior)
-        pooled[inside] = blend.pool({name: model_scores[inside] for name, model_scores in scores.items()}, weights)
+        inside_scores = {name: model_scores[inside] for name, model_scores in scores.items()}
+        pooled[inside] = blend.pool(inside_scores, weights, sets=targets.ndim == 2)
     return pooled
 
 

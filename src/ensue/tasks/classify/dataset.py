@@ -29,7 +29,7 @@ class RememberedTexts(NamedTuple):
 
     sides: Sides
     targets: Index
-    """(texts,) codes of their labels."""
+    """(texts,) codes of their labels, or (texts, labels) 1 for the labels of a text."""
 
 
 def word_counts(sides: Sides) -> Index:
@@ -50,8 +50,7 @@ def known(targets: Index) -> Mask:
 
 def sampled(sides: Sides, targets: Index, num: int, seed: int) -> RememberedTexts | None:
     """Return at most ``num`` usable texts at random; ``None`` for none."""
-    # Updates of models of sets are not tested: their folders store no texts.
-    usable = np.flatnonzero(usable_texts(sides, targets) & (targets.ndim == 1))
+    usable = np.flatnonzero(usable_texts(sides, targets))
     rows = np.sort(np.random.default_rng(seed).permutation(usable)[:num])
     if not len(rows):
         return None

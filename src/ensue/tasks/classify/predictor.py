@@ -74,8 +74,9 @@ class FittedClassifier:
             require_table("vectors.matrix", self.vectors.matrix, np.float32, [num_words, None])
         if self.remembered is not None:
             sides, targets = self.remembered
-            require_table("remembered.targets", targets, np.int64, [None])
-            require_ids("remembered.targets", targets, num_labels)
+            sets = self.majority.sets
+            require_table("remembered.targets", targets, np.int64, [None, num_labels] if sets else [None])
+            require_ids("remembered.targets", targets.ravel(), 2 if sets else num_labels)
             for number, tokens in enumerate(sides):
                 require_tokens(f"remembered.sides.{number}", tokens, num_words)
             if not len(targets) or {len(tokens) for tokens in sides} != {len(targets)}:

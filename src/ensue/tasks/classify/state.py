@@ -23,6 +23,7 @@ from ensue.settings import changed
 from ensue.tasks.classify.baselines.majority import Majority
 from ensue.tasks.classify.baselines.mean_vectors import MeanVectors
 from ensue.tasks.classify.baselines.tfidf import Tfidf
+from ensue.tasks.classify.calibration import thresholds
 from ensue.tasks.classify.catalogue import BEST, MODELS, PAIRED, SHARED
 from ensue.tasks.classify.dataset import Mask, RememberedTexts, Sides, text_hashes, word_counts
 from ensue.tasks.classify.ensembles import blend
@@ -198,6 +199,18 @@ class ClassifyState(State[TextNetwork]):
             )
         return probabilities
 
+    def choose_thresholds(self, name: str, scores: Floats, targets: Index) -> None:
+        """Choose the threshold of each label, where texts have sets of labels.
+
+        Args:
+            name: of the model.
+            scores: (texts, labels) raw scores of texts that the model was not trained on.
+            targets: (texts, labels) 1 for the labels of a text.
+        """
+        if self.metadata.sets:
+            probabilities = sigmoid(scores / self.metadata.temperature.get(name, 1.0))
+            self.metadata.thresholds[name] = thresholds(probabilities, targets).tolist()
+
     def predicted_sets(self, probabilities: Floats, counting: str | None = None) -> Mask:
         """Return (records, labels) whether each label is predicted: its probability is not below its threshold."""
         thresholds = np.array(self.metadata.thresholds[counting or self.model_name])
@@ -212,7 +225,8 @@ class ClassifyState(State[TextNetwork]):
         if weights := self.metadata.blend if name != blend.NETWORK else None:
             # A part of weight 0 is not computed.
             used = {component: weight for component, weight in weights.items() if weight} or weights
-            return blend.pool({component: self.raw_scores(sides, component) for component in used}, used)
+            parts = {component: self.raw_scores(sides, component) for component in used}
+            return blend.pool(parts, used, sets=self.metadata.sets)
         return neural.scores(self.network, self.passages(sides), len(self.labels), self.device)
 
     def passages(self, sides: Sides, targets: Index | None = None) -> PassageBatches:

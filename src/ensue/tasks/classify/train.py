@@ -10,17 +10,15 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from ensue.data.histories import Index
 from ensue.data.texts import Texts, hold_out_texts
 from ensue.data.texts.labels import require_known
 from ensue.errors import DataError, SettingError
 from ensue.lazy import lazy
 from ensue.learning.life import Example, Split, of_texts
 from ensue.lines import plural
-from ensue.metrics import Floats
 from ensue.settings import require_encoder, require_file
 from ensue.tasks.classify.baselines.mean_vectors import MeanVectors
-from ensue.tasks.classify.calibration import calibration_error, temperature, thresholds
+from ensue.tasks.classify.calibration import calibration_error, temperature
 from ensue.tasks.classify.catalogue import COUNTING, MODELS
 from ensue.tasks.classify.choice import adds_nothing, choose_blend, decide
 from ensue.tasks.classify.cross_fitting import FoldedTexts, Unseen, fit_baseline
@@ -37,7 +35,6 @@ from ensue.tasks.classify.settings import (
     schedule_for,
 )
 from ensue.tasks.classify.state import ClassifierMetadata, ClassifyState
-from ensue.text.linear import sigmoid
 from ensue.text.tokens import split_words
 from ensue.text.vectors import fit_tokenizer, initial_vectors
 from ensue.training.checkpoint import Checkpoint
@@ -59,14 +56,6 @@ def split(state: ClassifyState, data: Texts, valid: Texts | None) -> Split[Texts
         require_encoder(state.encoder.name)
     require_labels(data, "training data")
     data, spelling_notes = data.join_spellings()
-    if data.multilabel and state.model_name == "blend":
-        # The weights of a blend are learned from labels that exclude each other.
-        state.names = ("tfidf",)
-        state.select_model("tfidf")
-        spelling_notes = (
-            *spelling_notes,
-            "a text may have several labels: tfidf is trained, for blends need one label",
-        )
     # Given validation data, nothing is held out.
     train = data
     rule = ""
@@ -249,7 +238,7 @@ def _fit_baselines(state: ClassifyState, data: FoldedTexts, valid: FoldedTexts) 
         unseen[name] = fitted.unseen
         if name != "majority":
             state.metadata.temperature[name] = fitted.unseen.temperature()
-        _note_thresholds(state, name, *fitted.unseen.usable())
+        state.choose_thresholds(name, *fitted.unseen.usable())
     for name in state.counting:
         _note_accuracy(state, name, valid)
     return unseen
@@ -281,15 +270,8 @@ def _calibrate(state: ClassifyState, name: str, valid: FoldedTexts) -> None:
     usable = usable_texts(valid.sides, valid.targets)
     scores = state.raw_scores(valid.sides, None if name == state.model_name else name)
     state.metadata.temperature[name] = temperature(scores[usable], valid.targets[usable])
-    _note_thresholds(state, name, scores[usable], valid.targets[usable])
+    state.choose_thresholds(name, scores[usable], valid.targets[usable])
     _note_accuracy(state, name, valid)
-
-
-def _note_thresholds(state: ClassifyState, name: str, scores: Floats, targets: Index) -> None:
-    """Choose the threshold of each label from the scores of texts that the model was not trained on."""
-    if state.metadata.sets:
-        probabilities = sigmoid(scores / state.metadata.temperature.get(name, 1.0))
-        state.metadata.thresholds[name] = thresholds(probabilities, targets).tolist()
 
 
 def _note_accuracy(state: ClassifyState, name: str, valid: FoldedTexts) -> None:

@@ -12,7 +12,7 @@ from ensue.data.texts import Texts
 from ensue.evaluation.comparison import compare
 from ensue.tasks.classify.ensembles.blend import choose_weights, pool, smoothed
 from ensue.tasks.classify.predictor import ClassifyPredictor
-from ensue.text.linear import log_softmax
+from ensue.text.linear import log_softmax, sigmoid
 from tests.tasks.classify.contract import planted
 from tests.tasks.classify.test_predictor import fitted
 
@@ -47,6 +47,30 @@ def test_weights_are_those_of_least_loss() -> None:
         return float((np.log(np.exp(pooled).sum(1)) - (wanted * pooled).sum(1)).sum())
 
     best = minimize(loss, np.full(3, 0.5), bounds=[(0, 8)] * 3)
+    assert list(found.values()) == pytest.approx(best.x, abs=2e-3)
+
+
+def test_pool_of_sets_by_hand() -> None:
+    # Odds of 4 and of 2 to the powers 1 and 2: 4 * 2² = 16, a probability of 16 / 17.
+    scores = {"network": np.log([[4.0, 1.0]]), "tfidf": np.log([[2.0, 1.0]])}
+    found = sigmoid(pool(scores, {"network": 1.0, "tfidf": 2.0}, sets=True))
+    assert found[0].tolist() == pytest.approx([16 / 17, 1 / 2])
+
+
+def test_weights_of_sets_are_those_of_least_loss() -> None:
+    random = np.random.default_rng(0)
+    targets = (random.random((300, 4)) < 0.3).astype(np.int64)
+    scores = {
+        name: sharp * (2 * targets - 1) + random.normal(size=targets.shape)
+        for name, sharp in (("network", 1.5), ("tfidf", 0.7))
+    }
+    found = choose_weights(scores, targets, {"network": 0.0, "tfidf": 1.0})
+
+    def loss(weights: np.ndarray) -> float:
+        odds = weights[0] * scores["network"] + weights[1] * scores["tfidf"]
+        return float((np.logaddexp(0, odds) - odds * targets).sum() + ((weights - [0, 1]) ** 2).sum() / 2)
+
+    best = minimize(loss, np.full(2, 0.5), bounds=[(0, 8)] * 2)
     assert list(found.values()) == pytest.approx(best.x, abs=2e-3)
 
 

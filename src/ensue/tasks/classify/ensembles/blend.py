@@ -2,7 +2,8 @@
 
 The probability of a label is proportional to the product of its probabilities under each model, each to the power of
 the model's weight (Genest and Zidek, Combining Probability Distributions, Statistical Science 1986). A model that adds
-nothing has weight 0.
+nothing has weight 0. Where a text may have several labels, each label is a pool of its own, with the same weights: its
+log-odds are the weighted sum of the models' log-odds.
 """
 
 from __future__ import annotations
@@ -22,14 +23,16 @@ PARTS = ("tfidf", "vectors")
 """Baselines that a blend may weigh."""
 
 
-def pool(scores: Mapping[str, Floats], weights: Mapping[str, float]) -> Floats:
+def pool(scores: Mapping[str, Floats], weights: Mapping[str, float], *, sets: bool = False) -> Floats:
     """Return the scores of the pool, (texts, labels).
 
     Args:
         scores: by model, (texts, labels) before normalising.
         weights: by model, 0 or more.
+        sets: whether a text may have several labels, so that scores are log-odds of each label.
     """
-    pooled: Floats = np.sum([weight * log_softmax(scores[name]) for name, weight in weights.items()], axis=0)
+    parts = [weight * (scores[name] if sets else log_softmax(scores[name])) for name, weight in weights.items()]
+    pooled: Floats = np.sum(parts, axis=0)
     return pooled
 
 
@@ -42,7 +45,7 @@ def choose_weights(
 
     Args:
         scores: by model, (texts, labels) before normalising.
-        targets: (texts,) codes of the labels.
+        targets: (texts,) codes of the labels, or (texts, labels) 1 for the labels of a text.
         prior: means of the weights, each normal with deviation 1; labels are then not smoothed.
 
     Returns:
@@ -52,6 +55,10 @@ def choose_weights(
     names = list(scores)
     if not len(targets):
         return dict(prior or dict.fromkeys(names, 1.0))
+    if targets.ndim == 2:
+        # Each pair of a text and a label is a choice between absent, with score 0, and present, with its log-odds.
+        scores = {name: np.stack([np.zeros(part.size), part.ravel()], axis=1) for name, part in scores.items()}
+        targets = targets.ravel()
     # A conditional logit whose features are the log probabilities of each model.
     features = np.stack([log_softmax(scores[name]) for name in names], axis=2)
     num_labels = features.shape[1]

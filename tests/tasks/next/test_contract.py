@@ -192,7 +192,7 @@ class TestBERT4Rec(NextContract):
 
 class TestHSTU(NextContract):
     model = "hstu"
-    options = TRANSFORMERS
+    options = {**TRANSFORMERS, "learning_rate": 0.003}  # noqa: RUF012
     short = {"max_length": 2}  # noqa: RUF012
 
 

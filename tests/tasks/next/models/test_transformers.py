@@ -149,7 +149,8 @@ def hstu_scores(settings: SASRecSettings, weights: Weights, ids: Sequence[int], 
             added = linear(weights, f"{name}.output", norm(weights, f"{name}.norm2", mixed) * gates[step])
             following.append(vector + added)
         vectors = following
-    return oracles.products(norm(weights, "norm", vectors[-1]), weights["items.weight"])
+    query, *rows = (row / row.norm() for row in (norm(weights, "norm", vectors[-1]), *weights["items.weight"]))
+    return oracles.products(query / 0.05, torch.stack(rows))
 
 
 @pytest.mark.parametrize(

@@ -124,12 +124,13 @@ class SASRec(ItemNetwork):
     """
 
     block: type[nn.Module] = SASRecBlock
+    table: type[ItemHead] = ItemHead
 
     def __init__(self, settings: SASRecSettings, num_ids: int) -> None:
         super().__init__()
         self.settings = settings
         negatives = settings.negatives if settings.loss == "sampled" else None
-        self.items = ItemHead(num_ids, settings.dim, negatives=negatives, sparse=settings.loss != "ce")
+        self.items = self.table(num_ids, settings.dim, negatives=negatives, sparse=settings.loss != "ce")
         self.positions = nn.Embedding(settings.max_length, settings.dim)
         self.blocks = nn.ModuleList(self.block(settings) for _ in range(settings.num_layers))
         self.norm = nn.LayerNorm(settings.dim)

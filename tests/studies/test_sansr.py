@@ -19,7 +19,8 @@ from ensue_studies.sansr import METRICS, YOOCHOOSE
 from tests.cli.conftest import listed
 from tests.studies.watcher import Watcher
 
-MODELS = ("bpr-mf", "sansr", "sansr-rc")
+MODELS = ("bpr-mf", "sansr", "sansr-rc", "esasrec", "sr-gnn")
+"""Models of the paper, and two that it does not have."""
 SMALL = {"part": 2, "options": {"epochs": 1, "refit": False}, "dim": 120}
 TINY = Plan(
     options={"epochs": 1, "refit": False, "dim": 4},
@@ -97,6 +98,7 @@ def test_the_page_shows_the_papers_figures_and_marks_what_cannot_be(finished: tu
     page = finished[0].page
     assert "| sansr | paper | 0.9516 † | 0.9698 † | 0.8217 † | 0.8186 † | 0.8538 † | 0.8550 † |" in page
     assert "| narm | paper |" not in page  # not asked for
+    assert "| sr-gnn | full | 0." in page and "| sr-gnn | paper |" not in page
     assert "## Contradictions in the printed tables" in page
     assert "| 1 | yoochoose-1-64 | sansr | MRR@10, MRR@20 | 0.8217 at 10 exceeds 0.8186 at 20" in page
     assert "| 2 | paper | 0.8159 † | 0.8223 |" in page  # Table 3, h = 2, k = 0 and 2

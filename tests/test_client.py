@@ -75,6 +75,14 @@ def test_answers_are_the_librarys(service: Running, place: Path, name: str) -> N
     assert hash(answer)  # tuples all the way down
 
 
+def test_similar_items_are_the_librarys(service: Running, place: Path) -> None:
+    (answer,) = asks(service).similar("clicks", ["v3"], 3, exclude=["v1"], allow=None)
+    (choices,) = load(place / "clicks").similar(["v3"], 3, exclude=["v1"])  # type: ignore[attr-defined]
+    assert [choice.value for choice in answer.choices] == [choice.value for choice in choices]
+    with pytest.raises(DataError, match="not an item"):
+        asks(service).similar("clicks", ["nothing"])
+
+
 def rounded(found: Any) -> Any:
     return json.loads(found.to_json(), parse_float=lambda text: round(float(text), 5))
 

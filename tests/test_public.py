@@ -38,6 +38,7 @@ NAMES = [
     "QueryExplanation",
     "QuerySuggester",
     "SettingError",
+    "SimilarSession",
     "Text",
     "TextAnswer",
     "TextClassifier",

@@ -12,7 +12,7 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
     "Data and model selection": ("ensue", ("read", "split", "evaluate", "compare", "tune", "Tuning")),
     "Callbacks": ("ensue.callbacks", ("EarlyStop", "JSONLines")),
     "Records": ("ensue", ("History", "Text", "Post", "Article")),
-    "Answers": ("ensue", ("Answer", "Choice", "Attribution", "TextAnswer", "LinkAnswer", "Link")),
+    "Answers": ("ensue", ("Answer", "Choice", "Attribution", "TextAnswer", "LinkAnswer", "Link", "SimilarSession")),
     "Explanations": (
         "ensue",
         ("Explanation", "TextExplanation", "QueryExplanation", "LinkExplanation", "Passage", "Deletion"),

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         LinkExplanation,
         Passage,
         QueryExplanation,
+        SimilarSession,
         TextAnswer,
         TextExplanation,
     )
@@ -65,6 +66,7 @@ __all__ = [
     "QueryExplanation",
     "QuerySuggester",
     "SettingError",
+    "SimilarSession",
     "Text",
     "TextAnswer",
     "TextClassifier",
@@ -83,7 +85,7 @@ __all__ = [
 
 _MODULES = {
     "answers": "Answer Attribution Choice Deletion Explanation Link LinkAnswer LinkExplanation Passage "
-    "QueryExplanation TextAnswer TextExplanation",
+    "QueryExplanation SimilarSession TextAnswer TextExplanation",
     "api": "NextEvent PostLinker QuerySuggester TextClassifier load",
     "model_selection": "compare evaluate make read split tune",
     "predictions": "Predictions",

@@ -129,6 +129,23 @@ class Answer(Choices):
 
 
 @dataclass(frozen=True, slots=True)
+class SimilarSession(Line):
+    """A session that is similar to another one: its events, and the cosine of the two, from -1 to 1.
+
+    ``id`` is empty where a model stores its sessions without ids.
+
+    Example:
+        >>> from ensue import SimilarSession
+        >>> SimilarSession(("a", "b"), 0.9, "s17").values
+        ('a', 'b')
+    """
+
+    values: tuple[str, ...]
+    score: float
+    id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Foreseen:
     """One forecast event: the likeliest values, best first, the probability that none follows, and the delay.
 

@@ -39,7 +39,7 @@ from ensue.estimator import Auto, Estimator, Training
 from ensue.evaluation.comparison import evaluate
 from ensue.metrics import CUTOFFS
 from ensue.predictions import Predictions
-from ensue.records import label_text
+from ensue.records import History, Post, Text, label_text
 from ensue.registry import task_of
 
 if TYPE_CHECKING:
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
         LinkAnswer,
         LinkExplanation,
         QueryExplanation,
+        SimilarSession,
         TextExplanation,
     )
     from ensue.evaluation.comparison import Data
@@ -79,17 +80,61 @@ class NextEvent(Estimator["NextPredictor"]):
     task = "next"
     _read, _require_people = staticmethod(inputs.histories_from), staticmethod(inputs.require_people)
 
+    def _records(self, data: object, reading: ReadingOptions) -> Sequence[History]:
+        return list(self._read(data, self._schema, reading)[0].records())
+
     def _read_for_training(self, data: object, schema: DataSchema, reading: TrainingReading) -> tuple[Data, DataSchema]:
         known_items = self.predictor_.known_items if self.__sklearn_is_fitted__() else None
         return inputs.histories_with_items(data, schema, reading, None if known_items is None else known_items.items)
 
-    def similar(self, items: Collection[str], k: int = 10) -> list[list[Choice]]:
-        """Return the ``k`` items most similar to each item, by the vectors that the network learned.
+    def similar(
+        self,
+        items: Collection[str],
+        k: int = 10,
+        *,
+        exclude: Collection[str] = (),
+        allow: Collection[str] | None = None,
+        filters: Sequence[str] = (),
+        now: float | None = None,
+    ) -> list[list[Choice]]:
+        """Return the ``k`` items (users, of cascades) most similar to each item, best first.
+
+        A network compares the vectors that it learned by their cosine; a baseline counts how often two items come soon
+        after each other, from 0 to 1.
+
+        Args:
+            items: ids of the training data.
+            k: number of similar items per item.
+            exclude: ids that are never returned.
+            allow: the only ids that are returned. [default: all]
+            filters: conditions on columns of the item table, as for :meth:`predict`.
+            now: time that ``within 7 d`` in a filter counts from, in seconds since 1970. [default: the clock]
 
         Raises:
-            SettingError: not fitted, no network, or an item that the model does not know.
+            DataError: an item that the model does not know.
+            SettingError: not fitted, or ``k`` below 1.
         """
-        return self._fitted.similar(items, k)
+        return self._fitted.similar(items, k, exclude=exclude, allow=allow, filters=filters, now=now)
+
+    def similar_sessions(
+        self, queries: object, among: object = None, k: int = 10, **reading: Unpack[ReadingOptions]
+    ) -> list[list[SimilarSession]]:
+        """Return the ``k`` sessions most similar to each query, by the network's vector after the last event.
+
+        Where each session is all that a user did, these are similar users. A session of ``among`` with the id of the
+        query is left out.
+
+        Args:
+            queries: sessions, as for :meth:`predict`.
+            among: sessions that are searched, as for :meth:`predict`. [default: past sessions that the model stores]
+            k: number of sessions per query.
+            reading: as for :meth:`fit`. [default: as the training data was read]
+
+        Raises:
+            SettingError: not fitted, no network, or no sessions to search.
+        """
+        searched = None if among is None else self._records(among, reading)
+        return self._fitted.similar_sessions(self._records(queries, reading), searched, k)
 
     def forget(self, data: object, values: Collection[str] = (), **reading: Unpack[ReadingOptions]) -> Forgotten:
         """Remove a person's data from the model, and return a report of what was removed and what remains.
@@ -204,6 +249,9 @@ class QuerySuggester(Estimator["SuggestPredictor"]):
     task = "suggest"
     _read = staticmethod(inputs.queries_from)
 
+    def _records(self, data: object, reading: ReadingOptions) -> Sequence[History]:
+        return inputs.sessions_from(data, self._schema, reading)
+
     def predict(
         self,
         queries: object,
@@ -254,6 +302,9 @@ class PostLinker(Estimator["LinkPredictor"]):
 
     task = "link"
     _read = staticmethod(inputs.corpus_from)
+
+    def _records(self, data: object, reading: ReadingOptions) -> Sequence[Post]:
+        return inputs.post_records(data)
 
     def fit(  # type: ignore[override]
         self, posts: object, articles: object = None, *, valid: object = None, **options: Unpack[Training]
@@ -318,6 +369,9 @@ class TextClassifier(Estimator["ClassifyPredictor"]):
     task = "classify"
     _read = staticmethod(inputs.texts_from)
     _labels: Mapping[str, object] = {}  # text of a label -> label of the caller's type
+
+    def _records(self, data: object, reading: ReadingOptions) -> Sequence[Text]:
+        return list(inputs.unlabelled_texts_from(data, self._schema, reading).records())
 
     def fit(  # type: ignore[override]
         self, X: object, y: object = None, *, valid: object = None, **options: Unpack[Training]

@@ -55,13 +55,9 @@ PAUSE = 0.25
 """Seconds before the first further attempt where the service names none; each pause is twice the one before."""
 
 
-class PredictOptions(TypedDict, total=False):
-    """Keywords of :meth:`ensue.client.Client.predict`."""
+class SimilarOptions(TypedDict, total=False):
+    """Keywords of :meth:`ensue.client.Client.similar`, all of task next."""
 
-    evidence: bool
-    """True to fill the attributions of each choice. [default: True]"""
-    prefix: str
-    """Task suggest: text in the search box."""
     exclude: Collection[str]
     """Task next: items that are never returned."""
     allow: Collection[str] | None
@@ -74,6 +70,15 @@ class PredictOptions(TypedDict, total=False):
     """Task next: conditions on columns of the item table, such as ``price < 50``."""
     now: float | None
     """Task next: the time that ``within`` in a filter counts from, in seconds; else the clock."""
+
+
+class PredictOptions(SimilarOptions, total=False):
+    """Keywords of :meth:`ensue.client.Client.predict`."""
+
+    evidence: bool
+    """True to fill the attributions of each choice. [default: True]"""
+    prefix: str
+    """Task suggest: text in the search box."""
     max_per: Mapping[str, int]
     """Task next: maximum number of answers with the same value of a column, by the column."""
     diversify: str
@@ -185,6 +190,22 @@ class RequestSender:
             return [_read(_explanation(record, explanation), explanation) for record, explanation in pairs]
 
         return Request("POST", f"/v1/models/{model}/explain", read, {"records": _plain(records), "k": k})
+
+    def similar_request(
+        self, model: str, items: Collection[str], k: int = 10, **options: Unpack[SimilarOptions]
+    ) -> Request[list[Answer]]:
+        """See :meth:`ensue.client.Client.similar`."""
+        fields = {
+            name: sorted(id_list(value, name)) if name in ("exclude", "allow") else value
+            for name, value in options.items()
+            if value is not None
+        }
+        body = {"items": list(id_list(items, "items")), "k": k, **fields}
+
+        def read(reply: Any) -> list[Answer]:
+            return [_read(Answer, answer) for answer in reply["answers"]]
+
+        return Request("POST", f"/v1/models/{model}/similar", read, body)
 
     def update_request(
         self, model: str, records: Sequence[Record | Session], **options: Unpack[UpdateOptions]
@@ -385,6 +406,17 @@ class Client(RequestSender):
         """
         return self._run(self.explain_request(model, records, k))
 
+    def similar(
+        self, model: str, items: Collection[str], k: int = 10, **options: Unpack[SimilarOptions]
+    ) -> list[Answer]:
+        """Return the ``k`` items most similar to each item, as ``similar`` of the model does.
+
+        Raises:
+            DataError: an item that the model does not know, or a model of another task.
+            EnsueError: the service cannot be reached, or refuses.
+        """
+        return self._run(self.similar_request(model, items, k, **options))
+
     def update(
         self, model: str, records: Sequence[Record | Session], **options: Unpack[UpdateOptions]
     ) -> dict[str, object]:
@@ -498,6 +530,12 @@ class AsyncClient(RequestSender):
     async def explain(self, model: str, records: Sequence[Record | Session], k: int = 3) -> list[Any]:
         """See :meth:`Client.explain`."""
         return await self._run(self.explain_request(model, records, k))
+
+    async def similar(
+        self, model: str, items: Collection[str], k: int = 10, **options: Unpack[SimilarOptions]
+    ) -> list[Answer]:
+        """See :meth:`Client.similar`."""
+        return await self._run(self.similar_request(model, items, k, **options))
 
     async def update(
         self, model: str, records: Sequence[Record | Session], **options: Unpack[UpdateOptions]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Generic, Literal, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Self, TypeVar, Unpack
 
 from ensue.arguments import bool_or_auto, optional_path, require_bool
 from ensue.callbacks import Callback, progress_bar
@@ -13,11 +13,14 @@ from ensue.data import inputs
 from ensue.data.inputs import ReadingOptions, TrainingReading
 from ensue.data.schema import NO_SCHEMA, DataSchema
 from ensue.errors import ModelFolderError, SettingError
+from ensue.learning.vectors import vector_frame
 from ensue.predictor import AnyPredictor, make
 from ensue.predictor import load as load_predictor
 from ensue.registry import require_model, require_settings, task_of
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from ensue.evaluation.comparison import Data
     from ensue.training.report import Report
 
@@ -141,6 +144,24 @@ class Estimator(Generic[P]):
         """
         self._fitted.update(self._read_for_training(data, self._schema, reading)[0])
         return self
+
+    def vectors(self, data: object = None, **reading: Unpack[ReadingOptions]) -> pl.DataFrame:
+        """Return a polars frame of vectors: columns ``id`` and ``vector``, one row per item or record.
+
+        Args:
+            data: sessions, texts or posts to encode, as for ``predict``; a record of nothing that the model knows has
+                no vector, and one without an id gets its number. [default: the items or articles of the model]
+            reading: as for :meth:`fit`. [default: as the training data was read]
+
+        Raises:
+            SettingError: not fitted, or the model has no such vectors.
+        """
+        predictor = self._fitted
+        return vector_frame(predictor, None if data is None else self._records(data, reading))
+
+    def _records(self, data: object, reading: ReadingOptions) -> Sequence[Any]:
+        """Return data as records to predict."""
+        raise NotImplementedError
 
     # Folders
 

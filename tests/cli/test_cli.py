@@ -56,7 +56,7 @@ JOBS = {
     "Data": "check prepare split",
     "Models": "fit update forget models settings",
     "Evaluation": "evaluate compare score tune reproduce",
-    "Answers": "predict explain similar link spreaders",
+    "Answers": "predict explain similar vectors link spreaders",
     "Sharing": "pack unpack",
     "Services": "serve stream demo",
 }

@@ -93,7 +93,7 @@ def test_commands_that_are_not_run_exist(page: str, body: str) -> None:
             assert (ROOT / named).is_file(), line
             known += 1
         for verb in re.findall(r":8000/v1/models/\w+/(\w+)", line):
-            assert verb in ("predict", "explain", "figure", "update", "lists"), line
+            assert verb in ("predict", "explain", "figure", "similar", "update", "lists"), line
             known += 1
         known += bool(re.match(r"(pip install|scripts/|python (?:scripts|benchmarks)/|docker build|#|$)", line))
     assert known, f"{page}: nothing of this block is checked"

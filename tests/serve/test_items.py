@@ -47,3 +47,35 @@ def test_items_that_do_not_fit_are_refused(shop: Path) -> None:
             refused = service.post(PATH, {"records": [], "items": items})
             assert (refused.status_code, words in refused.json()["error"]) == (422, True), refused.text
         assert service.post(PATH, {"records": [], "items": []}).status_code == 422
+
+
+def test_similar_items_by_rules_and_lists(shop: Path) -> None:
+    with running({"shop": shop}) as service:
+        path = "/v1/models/shop/similar"
+        answers = service.post(path, {"items": ["tea1", "boat1"], "k": 3}).json()["answers"]
+        assert [answer["id"] for answer in answers] == ["tea1", "boat1"] and len(answers[0]["choices"]) == 3
+        expected = NextEvent.load(shop).similar(["tea1"], k=3)[0]
+        assert [choice["value"] for choice in answers[0]["choices"]] == [choice.value for choice in expected]
+        filtered = service.post(path, {"items": ["tea1"], "filters": ['topic == "boat"'], "exclude": ["boat1"]}).json()
+        found = [choice["value"] for choice in filtered["answers"][0]["choices"]]
+        assert found and all(value.startswith("boat") for value in found) and "boat1" not in found
+        service.client.put("/v1/models/shop/lists/gone", json={"items": found})
+        listed = service.post(path, {"items": ["tea1"], "k": 40, "exclude_lists": ["gone"]}).json()
+        assert not {*found} & {choice["value"] for choice in listed["answers"][0]["choices"]}
+        for body, words in (
+            ({"items": ["tea11111"]}, "is not an item of the model"),
+            ({"items": "tea1"}, '"items" must be a list'),
+            ({"items": ["tea1"], "k": 0}, '"k" must be a whole number'),
+            ({"items": ["tea1"] * 100_000}, '"items" must be'),
+            ({"items": ["tea1"], "filters": ["colour == 1"]}, "no column"),
+        ):
+            refused = service.post(path, body)
+            assert (refused.status_code, words in refused.json()["error"]) == (422, True), refused.text
+
+
+def test_other_tasks_compare_no_items(fitted: Path) -> None:
+    with running({"mood": fitted / "mood", "counted": fitted / "counted"}) as service:
+        refused = service.post("/v1/models/mood/similar", {"items": ["a"]})
+        assert refused.status_code == 422 and "compares no items" in refused.json()["error"]
+        counted = service.post("/v1/models/counted/similar", {"items": ["v3"], "k": 2}).json()["answers"][0]
+        assert {choice["value"] for choice in counted["choices"]} == {"v2", "v4"}

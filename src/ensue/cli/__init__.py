@@ -88,10 +88,17 @@ _COMMANDS = {
     "Data": ("check:check", "prepare:prepare", "split:split"),
     "Models": ("fit:fit", "update:update", "forget:forget", "models:models", "models:settings"),
     "Evaluation": ("evaluate:evaluate", "evaluate:compare", "evaluate:score", "tune:tune", "reproduce:reproduce"),
-    "Answers": ("predict:predict", "predict:explain", "predict:similar", "link:link", "spreaders:spreaders"),
+    "Answers": (
+        "predict:predict",
+        "predict:explain",
+        "similar:similar",
+        "vectors:vectors",
+        "link:link",
+        "spreaders:spreaders",
+    ),
     "Sharing": ("archive:pack", "archive:unpack"),
     "Services": ("serve:serve", "stream:stream", "demo:demo"),
-}
+}  # fmt: skip
 """By section of the help, the module of each command and its function, whose name is that of the command."""
 
 

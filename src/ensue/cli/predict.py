@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ensue.answers import Answer, Explanation, TextAnswer
+from ensue.answers import Explanation, TextAnswer
 from ensue.cli import display, tasks
 from ensue.cli.display import Column
 from ensue.cli.options import (
@@ -34,7 +34,6 @@ from ensue.errors import DataError, SettingError
 from ensue.lines import plural
 from ensue.predictor import AnyPredictor, Forecasts, load
 from ensue.records import History, Post, Text
-from ensue.tasks import NEXT
 from ensue.tasks.next.true_edges import Compared, compare, true_pairs
 
 if TYPE_CHECKING:
@@ -104,10 +103,10 @@ def predict(
     predictor = _load(folder)
     inputs = command.read_records(source, reading.like(folder), predictor)
     keywords: dict[str, Any] = {"prefix": prefix} if prefix else {}
-    keywords |= {"exclude": _items(exclude)} if exclude else {}
-    keywords |= {"allow": _items(allow)} if allow else {}
+    keywords |= {"exclude": items_of(exclude)} if exclude else {}
+    keywords |= {"allow": items_of(allow)} if allow else {}
     keywords |= {"filters": filter_} if filter_ else {}
-    keywords |= {"now": _seconds(now)} if now else {}
+    keywords |= {"now": seconds_of(now)} if now else {}
     keywords |= {"max_per": limits_of(max_per)} if max_per else {}
     keywords |= {"diversify": diversify} if diversify else {}
     keywords |= {} if exclude_seen is None else {"exclude_seen": exclude_seen}
@@ -191,27 +190,7 @@ def explain(
         display.log(total.sentence())
 
 
-def similar(
-    folder: Folder,
-    item: Annotated[str, typer.Argument(help="id of an item")],
-    k: Annotated[int, typer.Option("-k", min=1, help="items to show")] = 10,
-    model: Own = "",
-    json: Json = False,
-) -> None:
-    """List the items most similar to an item, by the vectors that a network learned."""
-    predictor = load(folder)
-    from ensue.tasks.next.predictor import NextPredictor  # torch
-
-    if not isinstance(predictor, NextPredictor):
-        raise SettingError(f"{folder}: is a model of task {predictor.task}; similar is for models of task next")
-    answer = Answer(tuple(predictor.similar([item], k)[0]), in_vocabulary=1, events=1, id=item)
-    if json:
-        display.print_json_line(answer.to_json())
-    else:
-        display.choices(answer.choices, tasks.commands_of(NEXT).COLUMNS)
-
-
-def _items(path: Path) -> list[str]:
+def items_of(path: Path) -> list[str]:
     """Return the items of a file, one per line.
 
     Raises:
@@ -231,7 +210,7 @@ def _items(path: Path) -> list[str]:
     return whole_numbers(pl.Series(items)).to_list()
 
 
-def _seconds(text: str) -> float:
+def seconds_of(text: str) -> float:
     """Return a time as seconds since 1970.
 
     Raises:

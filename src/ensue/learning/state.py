@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Self, TypeAlias, TypeGuard, TypeVar, cast
 
 import numpy as np
+import numpy.typing as npt
 from pydantic import Field
 
 from ensue.arguments import require_data, require_path
@@ -305,6 +306,26 @@ class State(Generic[NetworkT]):
             network = self.make_network(*sizes)
             module_of(network).to(self.device)
         return network
+
+    def vectors_of_items(self) -> tuple[Sequence[str], npt.NDArray[np.float32]]:
+        """Return the ids of the items or articles, and (items, dim) a vector of each.
+
+        Raises:
+            SettingError: the model has none.
+        """
+        raise SettingError(f"models of task {self.task} have no items; give the data whose vectors are meant")
+
+    def vectors_of(self, records: Sequence[Any]) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.bool_]]:
+        """Return the vector of each record, (records, dim), and which records have one.
+
+        Raises:
+            SettingError: the model has no network that encodes records.
+        """
+        raise NotImplementedError
+
+    def without_vectors(self, noun: str, example: str) -> SettingError:
+        """Return the error of a model that has no vectors."""
+        return SettingError(f"{self.model_name} has no vectors of {noun}; fit a network, such as --model {example}")
 
     @classmethod
     def require_data(cls, data: object, valid: object = None) -> None:

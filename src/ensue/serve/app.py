@@ -198,6 +198,15 @@ class Endpoints:
         (line,) = await self._ask(request, model, kind, model.questions(body))
         return Response(line, media_type=JSON)
 
+    async def _similar(self, request: Request) -> Response:
+        model = self._model(request)
+        body_type = self._requests.of(model.task).similar
+        if body_type is None:
+            raise RequestError(422, f"model {model.name!r} is of task {model.task}, which compares no items")
+        body = await read_request(request, self._settings, body_type)
+        lines = await self._ask(request, model, Kind("similar", body.k), model.questions(body))
+        return Response(f'{{"answers": [{", ".join(lines)}]}}', media_type=JSON)
+
     def _model(self, request: Request) -> ServedModel:
         """Return the model that the address names."""
         return self._service.models.require(request.path_params["name"])

@@ -247,6 +247,14 @@ def _texts_of_ids(ids: object, field: ValidationInfo) -> object:
 Ids = Annotated[list[str], BeforeValidator(_texts_of_ids)]
 
 
+def _items_asked(limits: Limits, kind: object) -> object:
+    """Narrow a list of items to the number of records of a request."""
+    return Annotated[kind, Field(max_length=limits.settings.records)]
+
+
+item_list = Limit(_items_asked)
+
+
 class Predict(Body):
     """Records to be answered."""
 
@@ -289,6 +297,13 @@ class Update(Body):
         return not self.records
 
 
+class Similar(Body):
+    """Items whose most similar ones are asked for."""
+
+    items: Annotated[Ids, item_list] = Field(description="a list of ids")
+    k: Annotated[int, integer(1)] = Field(10, description="number of similar items per item")
+
+
 class Bodies(NamedTuple):
     """The bodies of a task."""
 
@@ -296,6 +311,8 @@ class Bodies(NamedTuple):
     explain: type[Explain] = Explain
     figure: type[Figure] = Figure
     update: type[Update] = Update
+    similar: type[Similar] | None = None
+    """``None`` of a task that compares nothing."""
 
 
 def limited(name: str, body: type[BodyType], limits: Limits) -> type[BodyType]:

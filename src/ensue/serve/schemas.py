@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import reduce
+from functools import cache, reduce
 from operator import or_
 from types import GenericAlias
 
@@ -98,7 +98,11 @@ class Status(BaseModel):
 
 
 SUMMARY = "Predict the next share, item or query, label texts, and link posts to articles."
-REPLIES = {"predict": ("answers", "answer_type"), "explain": ("explanations", "explanation_type")}
+REPLIES = {
+    "predict": ("answers", "answer_type"),
+    "explain": ("explanations", "explanation_type"),
+    "similar": ("answers", "answer_type"),
+}
 """Operations that answer by records: the field of the reply, and which type of a task's row it is a list of."""
 REFERENCE = "#/components/schemas/{model}"
 KEY: Mapping[str, object] = {
@@ -186,6 +190,10 @@ OPERATIONS = (
         Drawing, reads_body=True,
     ),
     Operation(
+        "similar", "POST", f"{MODEL}/similar", "models",
+        "Return the items most similar to each item (task next)", COMMON, reads_body=True,
+    ),
+    Operation(
         "update", "POST", f"{MODEL}/update", "models",
         "Update the model with new records; the old version is kept and the new one takes over",
         (*COMMON, 403, 409), Learned, reads_body=True, writes=True, parameters=(KEY,),
@@ -237,7 +245,8 @@ class RequestBodies:
     def schemas(self) -> tuple[dict[str, object], dict[str, object]]:
         """Return the schema of each operation's body, by its name, and the definitions that they refer to."""
         types = {
-            name: reduce(or_, [getattr(models, name) for models in map(self.of, TASKS)]) for name in Bodies._fields
+            name: reduce(or_, filter(None, [getattr(models, name) for models in map(self.of, TASKS)]))
+            for name in Bodies._fields
         }
         types["put_list"] = lists.ItemList
         # One event, a list, or an object with a list.
@@ -253,7 +262,13 @@ def _bodies_of(task: str, settings: ServeSettings) -> Bodies:
     service = service_of(task)
     limits = Limits(settings, service.task.record, service.read)
     body_types = service.bodies._asdict().items()
-    return Bodies(**{name: limited(f"{name.title()}{task.title()}", body, limits) for name, body in body_types})
+    return Bodies(
+        **{
+            name: limited(f"{name.title()}{task.title()}", body, limits)
+            for name, body in body_types
+            if body is not None
+        }
+    )
 
 
 def document(requests: RequestBodies, models: Iterable[str]) -> dict[str, object]:
@@ -311,7 +326,7 @@ def _examples(operation: str) -> dict[str, object]:
     """Return bodies of an operation that can be sent as they are, by name."""
     examples: Mapping[str, object] = {"events": events.EXAMPLES, "put_list": lists.EXAMPLES}.get(operation, {})
     if not examples:
-        examples = {name: body for task in TASKS for name, body in service_of(task).examples[operation].items()}
+        examples = {name: body for task in TASKS for name, body in service_of(task).examples.get(operation, {}).items()}
     return {name: {"value": value} for name, value in examples.items()}
 
 
@@ -320,6 +335,12 @@ def _reply(operation: Operation) -> object:
     field, kind = REPLIES.get(operation.name, ("", ""))
     if not field:
         return operation.reply
+    return _reply_model(field, kind)
+
+
+@cache
+def _reply_model(field: str, kind: str) -> object:
+    """Return the model of a reply that is a list; operations with the same answers have the same one."""
     # Tasks share classes of answers: each is named once.
     items = reduce(or_, dict.fromkeys(getattr(service_of(task), kind) for task in TASKS))
     fields = {field: (GenericAlias(list, (items,)), ...)}

@@ -119,6 +119,8 @@ class TaskService:
     forks: bool = False
     """True where a process that has loaded a model may fork: no library runs threads in it."""
     preparation: Preparation | None = None
+    similar: Callable[[Fitted, Kind, Sequence[Question]], Sequence[Any]] | None = None
+    """Return the most similar items of each item; ``None`` where nothing is compared."""
 
     def read(self, decoded: object, location: str, settings: ServeSettings, words: str) -> AnyRecord:
         """Return a decoded record, of no more words than the setting ``words`` allows.
@@ -138,6 +140,8 @@ class TaskService:
 
     def answer(self, predictor: Fitted, kind: Kind, questions: Sequence[Question]) -> list[str]:
         """Return one line of JSON per question: an answer or an explanation."""
+        if kind.verb == "similar" and self.similar is not None:
+            return [answer.to_json() for answer in self.similar(predictor, kind, questions)]
         if kind.verb == "explain":
             explanations = predictor.explain([question.record for question in questions], kind.k)
             return [explanation.to_json() for explanation in explanations]

@@ -19,7 +19,7 @@ from ensue.data.inputs import read_item_table
 from ensue.errors import EnsueError
 from ensue.lines import plural
 from ensue.records import History
-from ensue.serve.bodies import Bodies, Explain, Figure, Ids, Limit, Limits, Predict, Update, too_long
+from ensue.serve.bodies import Bodies, Body, Explain, Figure, Ids, Limit, Limits, Predict, Similar, Update, too_long
 from ensue.serve.lists import ListStore
 from ensue.serve.tasks import (
     NOT_CAUSES,
@@ -38,6 +38,7 @@ from ensue.tasks.next.infer import predict_each
 from ensue.tasks.next.item_filter import ALL_ITEMS, Rules
 from ensue.tasks.next.item_index import ItemIndex
 from ensue.tasks.next.predictor import NextPredictor
+from ensue.tasks.next.similar import similar_items
 from ensue.tasks.next.true_edges import compare, true_pairs
 
 BARS = 60
@@ -77,8 +78,8 @@ class UpdateNext(Update):
         return not self.records and not self.items
 
 
-class PredictNext(Predict):
-    """Histories, and which values may be answers."""
+class ItemRules(Body):
+    """Which items may be answers."""
 
     exclude: Ids = Field([], description="items never returned, such as sold-out ones")
     allow: Ids | None = Field(None, description="items that may be returned; all by default")
@@ -86,12 +87,29 @@ class PredictNext(Predict):
     allow_lists: list[str] = Field([], description="names of stored lists; only items on each of them are returned")
     filters: list[str] = Field([], description="conditions on columns of the item table, such as `price < 50`")
     now: float | None = Field(None, description="the time that `within` counts from, in seconds; default: the clock")
+
+    def rules(self, lists: ListStore) -> Rules:
+        """Return the rules, with the items of stored lists."""
+        rules = Rules.of(self.exclude, self.allow, self.filters, self.now)
+        return rules._replace(
+            exclude=(*rules.exclude, *map(lists.require, self.exclude_lists)),
+            allow=(*rules.allow, *map(lists.require, self.allow_lists)),
+        )
+
+
+class PredictNext(ItemRules, Predict):
+    """Histories, and which values may be answers."""
+
     max_per: dict[str, int] = Field({}, description="column -> number of answers at most with the same value of it")
     diversify: str = Field("", description="re-ranking: `mmr=0.3` or `calibrated:COLUMN=0.3`, a weight from 0 to 1")
     exclude_seen: bool | None = Field(None, description="whether items of the session are excluded; default: as fitted")
     rank_unknown: bool = Field(
         False, description="whether items of the session that the model does not know may be returned"
     )
+
+
+class SimilarNext(ItemRules, Similar):
+    """Items, and which ones may be similar to them."""
 
 
 class AnswerOptions(NamedTuple):
@@ -111,17 +129,31 @@ class AnswerOptions(NamedTuple):
 DEFAULTS = AnswerOptions()
 
 
-def _questions(body: Predict | Explain | Figure, lists: ListStore) -> Sequence[Question]:
-    """Return each session with the options of its request."""
+def _questions(body: Predict | Explain | Figure | Similar, lists: ListStore) -> Sequence[Question]:
+    """Return each session, or each item as a session of its own, with the options of its request."""
+    if isinstance(body, SimilarNext):
+        options = AnswerOptions(body.rules(lists))
+        return [Question(History((item,), id=item), options) for item in body.items]
+    assert not isinstance(body, Similar)
     options = DEFAULTS
     if isinstance(body, PredictNext):
-        rules = Rules.of(body.exclude, body.allow, body.filters, body.now, body.max_per, body.diversify)
-        rules = rules._replace(
-            exclude=(*rules.exclude, *map(lists.require, body.exclude_lists)),
-            allow=(*rules.allow, *map(lists.require, body.allow_lists)),
-        )
+        rules = body.rules(lists)._replace(max_per=tuple(body.max_per.items()), diversify=body.diversify)
         options = AnswerOptions(rules, body.exclude_seen, body.rank_unknown)
     return [Question(record, options) for record in records_of(body)]
+
+
+def _similar(predictor: NextPredictor, kind: Kind, questions: Sequence[Question]) -> list[Answer]:
+    """Return the most similar items of each item; those of one request share their rules and are compared at once."""
+    rows_of: dict[int, list[int]] = {}
+    for row, question in enumerate(questions):
+        rows_of.setdefault(id(question.options), []).append(row)
+    answers: dict[int, Answer] = {}
+    for rows in rows_of.values():
+        rules = cast(AnswerOptions, questions[rows[0]].options).rules
+        items = [questions[row].record.id for row in rows]
+        for row, item, choices in zip(rows, items, similar_items(predictor, items, kind.k, rules), strict=True):
+            answers[row] = Answer(tuple(choices), in_vocabulary=1, events=1, id=item)
+    return [answers[row] for row in range(len(questions))]
 
 
 def _predict(predictor: NextPredictor, kind: Kind, questions: Sequence[Question]) -> list[Answer]:
@@ -221,7 +253,7 @@ def _training_data(predictor: NextPredictor, body: Update) -> Histories:
 SERVICE = TaskService(
     task=NEXT,
     view="events",
-    bodies=Bodies(PredictNext, update=UpdateNext),
+    bodies=Bodies(PredictNext, update=UpdateNext, similar=SimilarNext),
     answer_type=Answer,
     explanation_type=Explanation,
     examples={
@@ -231,6 +263,7 @@ SERVICE = TaskService(
         },
         "explain": {NEXT.name: {"records": [HISTORY], "k": 3}},
         "figure": {NEXT.name: {"record": HISTORY, "k": 5, "choice": 0}},
+        "similar": {NEXT.name: {"items": ["a17"], "k": 3}},
         "update": {
             NEXT.name: {"records": NEW_HISTORIES},
             f"{NEXT.name}, tested": {"records": NEW_HISTORIES, "max_drop": 0.05},
@@ -239,6 +272,7 @@ SERVICE = TaskService(
     },
     questions=_questions,
     predict=_predict,
+    similar=_similar,
     draw=_draw,
     first_record=lambda predictor: History(tuple(predictor.vocabulary.values[:1])),
     describe=lambda predictor: {"values": len(predictor.vocabulary.values), "timed": predictor.metadata.timed},

@@ -14,6 +14,7 @@ import torch
 
 from ensue.data.histories import Index, ranges
 from ensue.learning.state import evaluating
+from ensue.learning.vectors import VectorTable
 from ensue.metrics import Floats
 from ensue.tasks.classify.model import TextNetwork
 from ensue.tasks.classify.passages import PassageBatches, PooledOutput, TextBatch
@@ -35,6 +36,17 @@ def scores(network: TextNetwork, passages: PassageBatches, num_labels: int, devi
     # The longest group first, so that no thread is left with it at the end.
     run_parallel(score, reversed(list(passages.groups(GROUP_WORDS))))
     return totals
+
+
+def vectors(network: TextNetwork, passages: PassageBatches, device: torch.device) -> VectorTable | None:
+    """Return the vectors of records that the last layers score, (records, width); ``None`` where there are none."""
+    parts: dict[int, VectorTable] = {}
+    for index in passages.groups(GROUP_WORDS):
+        output = run(network, passages.batch(index), device)
+        if output.vectors is None:
+            return None
+        parts |= dict(zip(index.tolist(), output.vectors.float().cpu().numpy(), strict=True))
+    return np.stack([parts[row] for row in range(len(passages))])
 
 
 def run(network: TextNetwork, batch: TextBatch, device: torch.device) -> PooledOutput:

@@ -66,11 +66,13 @@ class TextBatch(NamedTuple):
 
 
 class PooledOutput(NamedTuple):
-    """Scores before normalising, (records, labels), and what was pooled on the way, block by block."""
+    """Scores before normalising, (records, labels), what was pooled on the way, block by block, and the result."""
 
     scores: Tensor
     words: list[Pooled]
     sentences: list[Pooled]
+    vectors: Tensor | None = None
+    """(records, width) what the last layers score; ``None`` of a network that does not say."""
 
 
 class PassageBatches(Passages):

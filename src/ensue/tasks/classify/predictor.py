@@ -17,6 +17,7 @@ from ensue.errors import DataError
 from ensue.learning import life
 from ensue.learning.life import NO_TRAINING, resize_embeddings, train_update
 from ensue.learning.state import Folders, require_tokens, require_trained
+from ensue.learning.vectors import Mask, VectorTable
 from ensue.nn.validation import require_ids, require_table
 from ensue.records import Text
 from ensue.store.pack import NETWORK, TREE, read_tensors
@@ -228,6 +229,18 @@ class ClassifyPredictor(ClassifyState):
             SettingError: not trained.
         """
         return explain.explanations(self, require_records(records, Text), k)
+
+    def vectors_of(self, records: Sequence[Text]) -> tuple[VectorTable, Mask]:
+        """Return the pooled vector of each text or pair, before the layers that score labels; all texts have one."""
+        texts = Texts.of(require_records(records, Text))
+        if self.schedule is None:
+            raise self.without_vectors("texts", "centrality")
+        if not len(texts):
+            raise DataError("no texts are given, so there are no vectors")
+        vectors = self.pooled_vectors(self.encode(texts))
+        if vectors is None:
+            raise self.without_vectors("texts", "centrality")
+        return vectors, np.ones(len(texts), np.bool_)
 
     def targets(self, texts: Texts) -> Index:
         """Return the column of each text's label in :meth:`scores`, (texts,); -1 for a label of no training text.

@@ -17,6 +17,7 @@ from ensue.errors import DataError, SettingError
 from ensue.lazy import lazy
 from ensue.learning.state import Count, State, require_trained
 from ensue.learning.state import Metadata as SharedMetadata
+from ensue.learning.vectors import VectorTable
 from ensue.metrics import Floats
 from ensue.schedule import require_fixed
 from ensue.settings import changed
@@ -228,6 +229,10 @@ class ClassifyState(State[TextNetwork]):
             parts = {component: self.raw_scores(sides, component) for component in used}
             return blend.pool(parts, used, sets=self.metadata.sets)
         return neural.scores(self.network, self.passages(sides), len(self.labels), self.device)
+
+    def pooled_vectors(self, sides: Sides) -> VectorTable | None:
+        """Return (records, width) the vectors that the last layers score; ``None`` where the network has none."""
+        return neural.vectors(self.network, self.passages(sides), self.device)
 
     def passages(self, sides: Sides, targets: Index | None = None) -> PassageBatches:
         """Return encoded texts as the network reads them.

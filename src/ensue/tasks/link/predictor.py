@@ -23,6 +23,7 @@ from ensue.lazy import lazy
 from ensue.learning import life
 from ensue.learning.life import NO_TRAINING, resize_embeddings, train_update
 from ensue.learning.state import Contents, Folders
+from ensue.learning.vectors import Mask, VectorTable
 from ensue.lines import plural
 from ensue.nn.validation import require_table
 from ensue.records import Post
@@ -272,6 +273,22 @@ class LinkPredictor(LinkState):
             SettingError: not trained.
         """
         return answers.explain(self, require_records(records, Post), k)
+
+    def vectors_of_items(self) -> tuple[Sequence[str], VectorTable]:
+        """Return the ids of the articles, and (articles, dim) their unit vectors."""
+        if self.model is None:
+            raise self.without_vectors("articles", "ast")
+        return self.articles.ids.to_list(), np.asarray(self.article_index.vectors, np.float32)
+
+    def vectors_of(self, records: Sequence[Post]) -> tuple[VectorTable, Mask]:
+        """Return the unit vector of each post, and which posts have a word that the model knows."""
+        if self.model is None:
+            raise self.without_vectors("posts", "ast")
+        vectors = np.asarray(
+            self.vectors(pl.Series([post.text for post in require_records(records, Post)], dtype=pl.String)), np.float32
+        )
+        has_word: Mask = np.any(vectors, axis=1)
+        return vectors, has_word
 
     def scores(self, posts: Posts, name: str | None = None) -> LinkScores:
         """Scores of posts with the articles, a block of posts at a time.

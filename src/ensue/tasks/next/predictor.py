@@ -10,22 +10,23 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from ensue.answers import Answer, Choice, Explanation, Forecast, Foreseen
+from ensue.answers import Answer, Choice, Explanation, Forecast, Foreseen, SimilarSession
 from ensue.arguments import id_list, optional_bool, require_records
 from ensue.data.histories import Histories, Ids, Index, Items
 from ensue.errors import SettingError
 from ensue.lazy import lazy
 from ensue.learning import life
 from ensue.learning.life import Forgotten
-from ensue.learning.state import Contents, Folders, evaluating, module_of
-from ensue.lines import plural, quoted
+from ensue.learning.state import Contents, Folders, evaluating
+from ensue.learning.vectors import Mask, VectorTable
+from ensue.lines import plural
 from ensue.metrics import Floats
 from ensue.nn.topk import has_faiss
 from ensue.nn.validation import require_ids, require_table
 from ensue.records import History
 from ensue.settings import require_integer, require_k
 from ensue.store.pack import NETWORK, TREE, TensorFile, read_arrays, read_tensors
-from ensue.tasks.next import forget, infer, item_index, ranking, train, update
+from ensue.tasks.next import forget, infer, item_index, ranking, similar, train, update
 from ensue.tasks.next.baselines.counting import Cooccurrence, ItemCounts, Markov, Popularity, SequentialRules
 from ensue.tasks.next.baselines.interpolated import Interpolated
 from ensue.tasks.next.baselines.length_delay import SHARES, LengthDelayModel, StopDelayEstimate
@@ -43,19 +44,16 @@ from ensue.tasks.next.model import Baseline, NextModel, Remembers, TimesNext
 from ensue.tasks.next.reservoir import LATEST, Reservoir
 from ensue.tasks.next.state import NextState
 from ensue.tasks.next.training_data import Exclusion, shared_part
-from ensue.topk import topk
 from ensue.training.checkpoint import Checkpoint
 from ensue.training.report import Report
-from ensue.vocabulary import FIRST, UNKNOWN, Vocabulary
+from ensue.vocabulary import FIRST, Vocabulary
 
 if TYPE_CHECKING:
     import torch
 
-    from ensue.nn import item_head
     from ensue.tasks.next import nearest
 else:
     torch = lazy("torch")
-    item_head = lazy("ensue.nn.item_head")
     nearest = lazy("ensue.tasks.next.nearest")
 
 
@@ -293,37 +291,60 @@ class NextPredictor(NextState):
         update.add_items(self, KnownItems(known_items.items.merge(items), known_items.encoder, known_items.embeddings))
         self.learned()
 
-    def similar(self, values: Collection[str], k: int = 10) -> list[list[Choice]]:
-        """Return the ``k`` items most similar to each value: by the cosine of the vectors that the network reads.
+    def similar(
+        self,
+        items: Collection[str],
+        k: int = 10,
+        *,
+        exclude: Collection[str] = (),
+        allow: Collection[str] | None = None,
+        filters: Sequence[str] = (),
+        now: float | None = None,
+    ) -> list[list[Choice]]:
+        """Return the ``k`` items most similar to each item: see :mod:`ensue.tasks.next.similar`; rules as in predict.
 
         Raises:
-            SettingError: the model has no network, or a value is not in the training data.
+            DataError: an item is not in the training data, or a filter cannot be read.
+            SettingError: not trained, or ``k`` below 1.
         """
         require_k(k)
-        names = list(id_list(values, "values"))
-        tables = [module for module in module_of(self.network).modules() if isinstance(module, item_head.ItemTable)]
-        if not tables:
-            raise SettingError(f"{self.model_name} has no vectors of items; fit a network, such as --model core")
-        ids = [self.vocabulary.id(value) for value in names]
-        if UNKNOWN in ids:
-            raise SettingError(f"{quoted(names[ids.index(UNKNOWN)])} is not an item of the model")
-        vectors = tables[0].weight.detach().cpu().numpy()
-        # Unit vectors, so that products are cosines.
-        vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
-        # (values, ids); neither ids without an item nor the value itself is an answer
-        cosines = vectors[ids] @ vectors.T
-        cosines[:, [*range(FIRST), *(self.metadata.forgotten or ())]] = -np.inf
-        cosines[np.arange(len(ids)), ids] = -np.inf
-        titles = self.known_items.titles if self.known_items is not None else {}
-        best_scores, best_ids = topk(cosines, k)
-        return [
-            [
-                Choice(value := self.vocabulary.value(id), score, title=titles.get(value, ""))
-                for id, score in zip(row.tolist(), scores.tolist(), strict=True)
-                if score > -np.inf
-            ]
-            for row, scores in zip(best_ids, best_scores, strict=True)
-        ]
+        rules = Rules.of(
+            id_list(exclude, "exclude"),
+            None if allow is None else id_list(allow, "allow"),
+            tuple(id_list(filters, "filters")),
+            now,
+        )
+        return similar.similar_items(self, list(id_list(items, "items")), k, rules)
+
+    @property
+    def similarity_source(self) -> str:
+        """What :meth:`similar` compares items by: ``vectors``, ``co-occurrence`` or ``features``."""
+        return similar.similarity_source(self)
+
+    def similar_sessions(
+        self, records: Sequence[History], among: Sequence[History] | None = None, k: int = 10
+    ) -> list[list[SimilarSession]]:
+        """Return the ``k`` sessions most similar to each record, among some or those that the model stores.
+
+        Raises:
+            SettingError: not trained, ``k`` below 1, no network, or no sessions to search.
+        """
+        require_k(k)
+        searched = None if among is None else require_records(among, History)
+        return similar.similar_sessions(self, require_records(records, History), searched, k)
+
+    def vectors_of_items(self) -> tuple[Sequence[str], VectorTable]:
+        """Return the items, and (items, dim) their vectors as the network reads them; forgotten ones are left out."""
+        vectors = similar.item_vectors(self)
+        if vectors is None:
+            raise self.without_vectors("items", "core")
+        forgotten = {*(self.metadata.forgotten or ())}
+        ids = [id for id in range(FIRST, len(self.vocabulary)) if id not in forgotten]
+        return [self.vocabulary.value(id) for id in ids], vectors[ids]
+
+    def vectors_of(self, records: Sequence[History]) -> tuple[VectorTable, Mask]:
+        """Return the encoder's vector of each session after its last event, and which sessions have a known event."""
+        return similar.session_vectors(self, similar.encoded(self, require_records(records, History)))
 
     def learn(self, histories: Histories, context: Index | None = None) -> float:
         """Take a few optimiser steps: every new event is trained on once. Counts and index stay as they are.

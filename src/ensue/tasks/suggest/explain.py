@@ -70,6 +70,11 @@ def answers(
     ]
 
 
+def typed_sessions(state: SuggestState, records: Sequence[History]) -> Histories:
+    """Return the sessions of records, their queries normalised and blank ones left out."""
+    return Histories.of(History(values) for values in _typed(state, records)[0])
+
+
 def _typed(state: SuggestState, records: Sequence[History]) -> tuple[list[tuple[str, ...]], list[tuple[int, ...]]]:
     """The queries of each record as they are learned, and where each stands there; blank ones are no queries."""
     # All queries of all records are normalised in one call, and handed out again in order.

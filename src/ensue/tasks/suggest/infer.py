@@ -20,6 +20,7 @@ from ensue.data.histories import Histories
 from ensue.data.queries.rules import Normalisation, normalise, normalise_ascii
 from ensue.errors import SettingError
 from ensue.learning.state import evaluating
+from ensue.learning.vectors import VectorTable
 from ensue.metrics import Floats
 from ensue.tasks.suggest.baselines.counting import MostFrequentNext, RepeatLast, Suggestions
 from ensue.tasks.suggest.baselines.shares import SOURCES
@@ -246,6 +247,23 @@ def spelled(state: SuggestState, sessions: Histories) -> list[list[list[int]]]:
     spell = state.search_rules().spelling
     queries = (record.values[-settings.turns :] for record in sessions.records())
     return [[tokens[: settings.query_tokens] for tokens in spell(values)] for values in queries]
+
+
+def session_vectors(state: SuggestState, sessions: Histories) -> tuple[VectorTable, Mask]:
+    """Return a vector of each session, (sessions, dim), and which sessions have one: those with a query."""
+    rows = np.flatnonzero(sessions.lengths)
+    tokens = spelled(state, sessions.select(rows))
+    evaluating(state.network)
+    chunks = []
+    for low in range(0, len(rows), GROUP):
+        batch = pad(tokens[low : low + GROUP]).to(state.device)
+        with torch.no_grad():
+            chunks.append(state.network.encode(batch).vectors().cpu().numpy())
+    width = chunks[0].shape[1] if chunks else 0
+    vectors = np.zeros((len(sessions), width), np.float32)
+    if chunks:
+        vectors[rows] = np.concatenate(chunks)
+    return vectors, sessions.lengths > 0
 
 
 def _write(

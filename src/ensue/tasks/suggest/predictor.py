@@ -21,6 +21,7 @@ from ensue.errors import DataError
 from ensue.learning import life
 from ensue.learning.life import NO_TRAINING, train_update
 from ensue.learning.state import Folders, require_trained
+from ensue.learning.vectors import Mask, VectorTable
 from ensue.nn.validation import require_table
 from ensue.records import History
 from ensue.store.pack import NETWORK, read_tensors
@@ -204,6 +205,13 @@ class SuggestPredictor(SuggestState):
             SettingError: not trained.
         """
         return explain.explanations(self, require_records(records, History), k)
+
+    def vectors_of(self, records: Sequence[History]) -> tuple[VectorTable, Mask]:
+        """Return the encoder's vector of each session of queries, and which sessions hold a query."""
+        rows = require_records(records, History)
+        if self.schedule is None or self.model is self.retrieval:
+            raise self.without_vectors("sessions", "mtn")
+        return infer.session_vectors(self, explain.typed_sessions(self, rows))
 
     def suggest(self, sessions: Histories, k: int = 10, counting: str | None = None) -> Suggestions:
         """Return the suggestions of :meth:`predict` for sessions in columns whose values are normalised.

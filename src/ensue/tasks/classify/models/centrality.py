@@ -161,7 +161,7 @@ class CentralityClassifier(nn.Module):
         """Scores (records, labels), and what was pooled on the way."""
         if self.aligned is not None:
             related, pooled = self.aligned(self._vectors, batch)  # whose cosines say what is alike: nothing is dropped
-            return PooledOutput(self._score(related, batch), pooled, [])
+            return PooledOutput(self._score(related, batch), pooled, [], related)
         num_rows = sum(len(block.rows) for block in batch.words)
         if self.words is None:
             lower = _Encoded(self.drop(cast(Tensor, batch.vectors)), [])
@@ -177,7 +177,8 @@ class CentralityClassifier(nn.Module):
         # The passages of a text are averaged by length.
         texts = texts.index_add(0, batch.owners, vectors * batch.shares[:, None].to(vectors.dtype))
         related = _relate(texts) if self.paired else texts
-        return PooledOutput(self._score(related, batch), lower.pooled, upper.pooled if upper is not None else [])
+        pooled_sentences = upper.pooled if upper is not None else []
+        return PooledOutput(self._score(related, batch), lower.pooled, pooled_sentences, related)
 
     def _score(self, related: Tensor, batch: TextBatch) -> Tensor:
         scores: Tensor = self.output(self.drop(self.hidden(related)).tanh())  # the order of the released program

@@ -52,6 +52,10 @@ class RecurrentMemory(NamedTuple):
     positions: Tensor
     start: Tensor
 
+    def vectors(self) -> Tensor:
+        """Return (rows, dim) the state that the writer starts from."""
+        return self.start[:, 0]
+
 
 class RecurrentState(NamedTuple):
     """Decoder state: (rows, dim) state and cell."""

@@ -41,6 +41,13 @@ class WriterMemory(NamedTuple):
     words: Tensor
     positions: Tensor
 
+    def vectors(self) -> Tensor:
+        """Return (rows, dim) the mean over the tokens of the values that the decoder's last layer attends to."""
+        # (rows, heads, source, dim / heads) to (rows, source, dim)
+        values = self.keys[:, -1, 1].transpose(1, 2).flatten(2)
+        weights = self.mask / self.mask.sum(1, keepdim=True).clamp(min=1)
+        return (weights[..., None] * values).sum(1)
+
 
 class WriterState(NamedTuple):
     """Decoder state.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, ClassVar, Generic, Literal, Self, TypeVar, Unpack
 
 from ensue.arguments import bool_or_auto, optional_path, require_bool
 from ensue.callbacks import Callback, progress_bar
@@ -13,7 +13,7 @@ from ensue.data import inputs
 from ensue.data.inputs import ReadingOptions, TrainingReading
 from ensue.data.schema import NO_SCHEMA, DataSchema
 from ensue.errors import ModelFolderError, SettingError
-from ensue.learning.vectors import vector_frame
+from ensue.learning.vectors import HasId, vector_frame
 from ensue.predictor import AnyPredictor, make
 from ensue.predictor import load as load_predictor
 from ensue.registry import require_model, require_settings, task_of
@@ -159,7 +159,7 @@ class Estimator(Generic[P]):
         predictor = self._fitted
         return vector_frame(predictor, None if data is None else self._records(data, reading))
 
-    def _records(self, data: object, reading: ReadingOptions) -> Sequence[Any]:
+    def _records(self, data: object, reading: ReadingOptions) -> Sequence[HasId]:
         """Return data as records to predict."""
         raise NotImplementedError
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import plotly.graph_objects as go
 
-from ensue.answers import Choice
+from ensue.answers import Answer, Choice
 from ensue.data.edges import Edges
 from ensue.errors import DataError
 from ensue.serve.bodies import AnyRecord, Bodies, Explain, Figure, Predict, require_short
@@ -119,7 +119,7 @@ class TaskService:
     forks: bool = False
     """True where a process that has loaded a model may fork: no library runs threads in it."""
     preparation: Preparation | None = None
-    similar: Callable[[Fitted, Kind, Sequence[Question]], Sequence[Any]] | None = None
+    similar: Callable[[Fitted, Kind, Sequence[Question]], Sequence[Answer]] | None = None
     """Return the most similar items of each item; ``None`` where nothing is compared."""
 
     def read(self, decoded: object, location: str, settings: ServeSettings, words: str) -> AnyRecord:

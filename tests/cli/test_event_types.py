@@ -59,7 +59,7 @@ def test_every_command_reads_the_chosen_types(ensue: Ensue, shop: Path, tmp_path
     fitted = ensue("fit", "next", path, "-o", tmp_path / "m", "--model", "markov", *options)
     assert fitted.code == 0, fitted.err
     facts = json.loads((tmp_path / "m" / "settings.json").read_text())["facts"]
-    assert (facts["events"], facts["reading"]["events"], facts["reading"]["columns"]["event"]) == (48, "view", "action")
+    assert (facts["events"], facts["reading"]["events"], facts["reading"]["columns"]["kind"]) == (48, "view", "action")
     found = json.loads(ensue("evaluate", tmp_path / "m", shop, "--json").out)  # the folder remembers
     assert found["protocol"]["data"] == "12 sessions, 48 events"
     found = json.loads(ensue("evaluate", tmp_path / "m", shop, "--json", "--events", "view,cart").out)
@@ -76,17 +76,17 @@ def test_what_cannot_be_chosen_is_refused(ensue: Ensue, shop: Path, tmp_path: Pa
             ("--events", "view,buy"),
             f"{shop}: --events buy: no row has this event type; there are 'view' 48, 'cart' 12, ",
         ),
-        (("--events", "view", "--columns", "event=kind"), f"{shop}: column 'kind' (event) is missing; "),
-        (("--columns", "event=action"), "columns: event=action needs --events, the event types that are read"),
+        (("--events", "view", "--columns", "kind=kind"), f"{shop}: column 'kind' (kind) is missing; "),
+        (("--columns", "kind=action"), "columns: kind=action needs --events, the event types that are read"),
     ):
         ran = ensue("check", shop, *options)
         assert ran.code == 2 and ran.lines[-1].startswith(f"ensue: {message}")
     bare = tmp_path / "bare.csv"
     bare.write_text("session,item,time,how\n" + "".join(f"s,{item},{place},view\n" for place, item in enumerate("abc")))
     ran = ensue("check", bare, "--events", "view")
-    assert ran.code == 2 and ran.lines[-1].endswith("name it with --columns event=…")
-    assert ensue("check", bare, "--events", "view", "--columns", "sequence=session,event=how").code == 2
-    named = ensue("check", bare, "--events", "view", "--columns", "session=session,item=item,time=time,event=how")
+    assert ran.code == 2 and ran.lines[-1].endswith("name it with --columns kind=…")
+    assert ensue("check", bare, "--events", "view", "--columns", "sequence=session,kind=how").code == 2
+    named = ensue("check", bare, "--events", "view", "--columns", "session=session,item=item,time=time,kind=how")
     assert named.code == 0 and named.cells[:2] == [("sessions", "1", ""), ("events", "3", "")]
     lists = tmp_path / "lists.jsonl"
     lists.write_text('{"values": ["a", "b"]}\n')

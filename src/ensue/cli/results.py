@@ -21,7 +21,7 @@ else:
 
 _SUBSETS = {
     "by_length": "queries before: {}", "by_pair": "pair {} in training", "by_item": "{} items",
-    "new_items_by": "new items by {}",
+    "new_items_by": "new items by {}", "by_kind": "{} events", "by_weight": "{} events, weighted",
 }  # fmt: skip
 """Notes that hold the metrics of subsets, and the titles of these subsets."""
 _UNSCALED = ("novelty", "popularity")

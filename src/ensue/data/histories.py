@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -78,6 +78,26 @@ Times = npt.NDArray[np.float64]
 Index = npt.NDArray[np.int64]
 Number = TypeVar("Number", bound=np.generic)
 _NAMELESS = pl.Series(dtype=pl.String)
+_EVENT_COLUMNS = ("ids", "times", "kinds", "weights", "propensities")
+"""Columns of :class:`Histories` with one entry per event, or none at all."""
+
+
+@dataclass(frozen=True, eq=False)
+class Negatives:
+    """Items that were shown or disliked before an event, in place of which its item was chosen.
+
+    Attributes:
+        ids: (negatives,) items, event after event.
+        offsets: (events + 1,) those of event ``i`` are ``ids[offsets[i]:offsets[i + 1]]``.
+    """
+
+    ids: Ids
+    offsets: Index
+
+    def take(self, events: Index) -> Negatives:
+        """Return the negatives of some events, (events,) positions."""
+        _, entries = entries_of(self.offsets, events)
+        return Negatives(self.ids[entries], offsets_of(np.diff(self.offsets)[events]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,6 +111,11 @@ class Histories:
         times: (events,) seconds, non-decreasing within a history; or empty where the data has no clock.
         names: one id a history, or empty.
         items: features of items, if there is a table of them.
+        kinds: (events,) the kind of each event, a position in ``kind_names``; or empty.
+        kind_names: kinds of events, such as view and purchase.
+        weights: (events,) the weight of each event; or empty where every one is 1.
+        propensities: (events,) the probability with which the item was shown; or empty.
+        negatives: items that the events were preferred to, if any are known.
 
     Example:
         >>> from ensue import History
@@ -106,6 +131,11 @@ class Histories:
     times: Times = field(default_factory=lambda: np.empty(0, np.float64))
     names: pl.Series = field(default_factory=lambda: pl.Series(dtype=pl.String))
     items: Items | None = None
+    kinds: npt.NDArray[np.int16] = field(default_factory=lambda: np.empty(0, np.int16))
+    kind_names: tuple[str, ...] = ()
+    weights: npt.NDArray[np.float64] = field(default_factory=lambda: np.empty(0, np.float64))
+    propensities: npt.NDArray[np.float64] = field(default_factory=lambda: np.empty(0, np.float64))
+    negatives: Negatives | None = None
 
     def __len__(self) -> int:
         """Number of histories."""
@@ -169,17 +199,22 @@ class Histories:
             return self._run(int(index[0]), int(index[-1]) + 1)
         lengths = self.lengths[index]
         offsets = offsets_of(lengths)
-        events = ranges(self.offsets[index], lengths)
         names = self.names.gather(index) if len(self.names) else self.names
-        times = self.times[events] if self.timed else self.times
-        return replace(self, ids=self.ids[events], offsets=offsets, times=times, names=names)
+        return replace(self, offsets=offsets, names=names, **self.columns(ranges(self.offsets[index], lengths)))
+
+    def columns(self, events: Index | npt.NDArray[np.bool_] | slice) -> dict[str, Any]:
+        """Return all columns of some events, by name, for :func:`dataclasses.replace`."""
+        stored = {name: getattr(self, name) for name in _EVENT_COLUMNS}
+        chosen = {name: column[events] for name, column in stored.items() if len(column)}
+        if self.negatives is not None:
+            chosen["negatives"] = self.negatives.take(np.arange(len(self.ids))[events])
+        return chosen
 
     def _run(self, first: int, end: int) -> Histories:
         """Histories that stand beside each other, in the pages in which they stand."""
         low, high = self.offsets[[first, end]].tolist()
-        times = self.times[low:high] if self.timed else self.times
         offsets = self.offsets[first : end + 1] - low
-        return replace(self, ids=self.ids[low:high], offsets=offsets, times=times, names=self.names[first:end])
+        return replace(self, offsets=offsets, names=self.names[first:end], **self.columns(slice(low, high)))
 
     def keep(self, events: npt.NDArray[np.bool_]) -> Histories:
         """Return the histories without the events that are ``False`` (some may become empty).
@@ -189,8 +224,7 @@ class Histories:
         if events.all():
             return self
         ends = np.concatenate([[0], np.cumsum(events)])
-        times = self.times[events] if self.timed else self.times
-        return replace(self, ids=self.ids[events], offsets=ends[self.offsets].astype(np.int64), times=times)
+        return replace(self, offsets=ends[self.offsets].astype(np.int64), **self.columns(events))
 
     def encode(self, vocabulary: Vocabulary, *, drop_unknown: bool = False, number_unknown: bool = False) -> Histories:
         """Return the histories in the ids of another vocabulary.
@@ -208,7 +242,8 @@ class Histories:
                 table[unknown] = len(vocabulary) + np.arange(unknown.sum())
             same = np.array_equal(table, np.arange(len(table)))  # what is mapped stays mapped
             ids = self.ids if same else table[self.ids]
-            recoded = replace(self, ids=ids, vocabulary=vocabulary)
+            negatives = self.negatives and replace(self.negatives, ids=table[self.negatives.ids])
+            recoded = replace(self, ids=ids, vocabulary=vocabulary, negatives=negatives)
         return recoded.keep(recoded.ids != UNKNOWN) if drop_unknown else recoded
 
     def sequence_index(self) -> Index:
@@ -225,7 +260,9 @@ class Histories:
 
 
 def concat_histories(first: Histories, second: Histories) -> Histories:
-    """Return histories one after the other, without names; if either is timed, the other gets time 0.
+    """Return histories one after the other, without names and kinds.
+
+    If either is timed, the other gets time 0; if either is weighted, the other gets weight 1.
 
     Args:
         first: encoded histories.
@@ -236,7 +273,15 @@ def concat_histories(first: Histories, second: Histories) -> Histories:
         times = np.concatenate([log.times if log.timed else np.zeros(len(log.ids)) for log in (first, second)])
     # The second histories begin where the first end: 0 2 3 and 0 4 give 0 2 3 7.
     offsets = np.concatenate([first.offsets, first.offsets[-1] + second.offsets[1:]])
-    return Histories(np.concatenate([first.ids, second.ids]), offsets, first.vocabulary, times)
+    both = Histories(np.concatenate([first.ids, second.ids]), offsets, first.vocabulary, times)
+    if len(first.weights) or len(second.weights):
+        weights = [log.weights if len(log.weights) else np.ones(len(log.ids)) for log in (first, second)]
+        both = replace(both, weights=np.concatenate(weights))
+    if first.negatives is None and second.negatives is None:
+        return both
+    parts = [log.negatives or Negatives(log.ids[:0], np.zeros(len(log.ids) + 1, np.int64)) for log in (first, second)]
+    lengths = np.concatenate([np.diff(part.offsets) for part in parts])
+    return replace(both, negatives=Negatives(np.concatenate([part.ids for part in parts]), offsets_of(lengths)))
 
 
 def is_prefix(histories: Histories, short: Index, long: Index) -> npt.NDArray[np.bool_]:

@@ -51,8 +51,9 @@ class ReadingOptions(TypedDict, total=False):
 
     columns: Mapping[str, str]
     """Role -> column, such as ``{"session": "sid", "item": "iid", "time": "ts"}``."""
-    events: Collection[str]
-    """Event types of a log that are read, such as ``["view", "purchase"]``; all unless stated. ``NextEvent`` only."""
+    events: Collection[str] | Mapping[str, float]
+    """Event types of a log that are read, such as ``["view", "purchase"]``; all unless stated. With weights,
+    ``{"view": 1, "purchase": 10, "dislike": 0}``. ``NextEvent`` only."""
     time_unit: str
     """``s``, ``ms``, ``us``, ``ns``, ``h``, ``days`` or ``iso``."""
     day_first: bool

@@ -5,6 +5,7 @@ The schema is stored in the model's folder, so that later files of the model nee
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -40,7 +41,7 @@ class DataSchema:
     rules: str = ""
     """Stated rules for query logs."""
     events: str = ""
-    """Stated event types that are read, such as view,purchase, where a log has a column of them."""
+    """Stated event types that are read, such as view,purchase or view=1,purchase=10, of a column of them."""
     missing: str = ""
     """Stated policy for rows whose id is missing."""
 
@@ -229,6 +230,27 @@ def name_table(text: str) -> dict[str, tuple[str, ...]]:
     # The names of a role end before the next word with a colon behind it.
     rows = re.findall(r"(\w+):((?:\s+[^\s:]+(?!\S))*)", text)
     return {role: tuple(names.split()) for role, names in rows}
+
+
+def kind_weights(text: str) -> dict[str, float]:
+    """Return the weight of each kind of event, 1 where none is stated: ``view,cart=3`` is view 1 and cart 3.
+
+    Raises:
+        SettingError: a weight is not a number of at least 0, or every weight is 0.
+    """
+    weights = dict[str, float]()
+    for part in filter(None, map(str.strip, text.split(","))):
+        name, _, number = part.rpartition("=") if "=" in part else (part, "", "1")
+        try:
+            weight = float(number)
+        except ValueError:
+            weight = math.nan
+        if not name.strip() or not (math.isfinite(weight) and weight >= 0):
+            raise SettingError(f"--events {part}: the weight is not a number of at least 0; write it as in cart=3")
+        weights[name.strip()] = weight
+    if weights and not any(weights.values()):
+        raise SettingError(f"--events {text}: every weight is 0, so no event is left; give one a positive weight")
+    return weights
 
 
 FindingRow = tuple[str, str, str]

@@ -16,6 +16,8 @@ people. For instance with ``min_users`` 2::
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import polars as pl
 
@@ -49,8 +51,8 @@ def shared_runs(histories: Histories, min_users: int) -> Histories:
     """
     starts, stops = _runs(_longest_shared(histories, min_users), histories.offsets)
     events = ranges(starts, stops - starts)
-    times = histories.times[events] if histories.timed else histories.times
-    return Histories(histories.ids[events], offsets_of(stops - starts), histories.vocabulary, times)
+    runs = Histories(histories.ids[:0], offsets_of(stops - starts), histories.vocabulary)
+    return replace(runs, **histories.columns(events))
 
 
 def _longest_shared(histories: Histories, min_users: int) -> Index:

@@ -24,7 +24,7 @@ from ensue.data.dates import Where
 from ensue.data.delimited import Delimited, Types, with_columns
 from ensue.data.file_bytes import DROP, KEEP, REPORT, contains
 from ensue.data.files import Content, open_file
-from ensue.data.schema import NO_SCHEMA, DataSchema, Found
+from ensue.data.schema import NO_SCHEMA, DataSchema, Found, kind_weights
 from ensue.errors import DataError, SettingError
 from ensue.lines import plural, quoted
 from ensue.records import normal_id
@@ -44,7 +44,7 @@ class ReadOptions:
     columns: Mapping[str, str] = field(default_factory=dict)
     """Role -> column, where the names do not speak for themselves."""
     events: str = ""
-    """Event types of a log that are read, such as view,purchase. [default: all]"""
+    """Event types of a log that are read, such as view,purchase or view=1,purchase=10. [default: all]"""
     time_unit: str | None = None
     """One of ``UNITS``; found out unless stated."""
     encoding: str = ""
@@ -54,6 +54,8 @@ class ReadOptions:
     schema: DataSchema = NO_SCHEMA
     missing: str = ""
     """These six as in :class:`~ensue.data.file_bytes.Opening`."""
+    off_policy: bool = False
+    """Keep events of weight 0 and the propensities of a log, for off-policy evaluation."""
 
     def __post_init__(self) -> None:
         if self.missing not in ("", DROP, KEEP, REPORT):
@@ -64,7 +66,12 @@ class ReadOptions:
     @property
     def event_types(self) -> tuple[str, ...]:
         """The event types that are read: as stated, or as of the training data; none for all."""
-        return tuple(filter(None, map(str.strip, (self.events or self.schema.events).split(","))))
+        return tuple(self.kind_weights)
+
+    @property
+    def kind_weights(self) -> dict[str, float]:
+        """The weight of each event type that is read."""
+        return kind_weights(self.events or self.schema.events)
 
     @property
     def missing_ids(self) -> str:
@@ -146,9 +153,11 @@ class Table:
 
     def without_empty(self) -> tuple[Table, int]:
         """The rows that hold anything, and how many do not."""
-        if not len(self.frame) or not min(self.frame.null_count().row(0)):
+        # The kind of an event alone is no event.
+        frame = self.frame.drop("kind", strict=False)
+        if not len(frame) or not min(frame.null_count().row(0)):
             return self, 0  # a column without a gap: no row is empty
-        is_filled = ~self.frame.select(pl.all_horizontal(pl.all().is_null())).to_series()
+        is_filled = ~frame.select(pl.all_horizontal(pl.all().is_null())).to_series()
         return (self, 0) if is_filled.all() else (self.select(is_filled), len(is_filled) - int(is_filled.sum()))
 
 

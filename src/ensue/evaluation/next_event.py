@@ -287,8 +287,9 @@ class SessionTargets(Examples[NextPredictor, TargetRanks]):
     def notes(self, runs: Sequence[TargetRanks]) -> Json:
         """Return metrics of the lists beyond accuracy, and metrics of subsets of the targets.
 
-        Subsets are popular and rare items, and where a model has an item table items with and without training events.
-        Next to those of items without are the metrics of baselines that score such items by their features and counts.
+        Subsets are popular and rare items, targets of each kind, and where a model has an item table items with and
+        without training events. Next to those of items without are the metrics of baselines that score such items by
+        their features and counts.
         """
         first = self.predictors[0]
         popular = is_popular(self.data.encode(first.vocabulary).ids[self.events], first)
@@ -296,6 +297,7 @@ class SessionTargets(Examples[NextPredictor, TargetRanks]):
         if len(runs[0].lists):
             tables = [list_metrics(run.lists, run.listed, run.predictor) for run in runs if run.predictor is not None]
             notes["beyond_accuracy"] = {name: float(np.mean([table[name] for table in tables])) for name in tables[0]}
+        notes |= self._by_kind(runs)
         predictor = next((predictor for predictor in self.predictors if predictor.known_items is not None), None)
         if predictor is None:
             return notes
@@ -304,6 +306,21 @@ class SessionTargets(Examples[NextPredictor, TargetRanks]):
         for name in runs[0].new_item_ranks:
             ranked = [TargetRanks(run.new_item_ranks[name], self.cutoffs) for run in runs]
             notes.setdefault("new_items_by", {})[name] = means_of(ranked, is_new, self.names)
+        return notes
+
+    def _by_kind(self, runs: Sequence[TargetRanks]) -> Json:
+        """Return metrics of the targets of each kind, and with weights a mean of all by the weights of their events."""
+        data = self.data
+        notes: Json = {}
+        if len(set(data.kinds[self.events].tolist())) > 1:
+            kinds = data.kinds[self.events]
+            masks = {name: kinds == number for number, name in enumerate(data.kind_names)}
+            notes["by_kind"] = self._subsets(runs, {name: mask for name, mask in masks.items() if mask.any()})
+        if len(data.weights):
+            weights = data.weights[self.events]
+            means = [[np.average(run.metrics()[name], weights=weights) for name in self.names] for run in runs]
+            by_name = dict(zip(self.names, np.mean(means, 0).tolist(), strict=True))
+            notes["by_weight"] = {"all": {"targets": len(self.events), **by_name}}
         return notes
 
     def _subsets(self, runs: Sequence[TargetRanks], masks: Mapping[str, Mask]) -> Json:

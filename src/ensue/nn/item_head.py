@@ -17,7 +17,7 @@ from torch.nn import functional
 
 from ensue import kernels
 from ensue.nn.autograd import Context, DerivedCache, apply
-from ensue.nn.sampling import POWER, Sampler, linear_cross_entropy, sampled_cross_entropy
+from ensue.nn.sampling import POWER, Sampler, choice_loss, linear_cross_entropy, sampled_cross_entropy
 from ensue.vocabulary import FIRST, PADDING
 
 Network = TypeVar("Network", bound=nn.Module)
@@ -89,7 +89,9 @@ def item_scores(queries: Tensor, weight: Tensor, bias: Tensor | None = None) -> 
     return scores
 
 
-def item_loss(queries: Tensor, weight: Tensor, targets: Tensor, bias: Tensor | None = None) -> Tensor:
+def item_loss(
+    queries: Tensor, weight: Tensor, targets: Tensor, bias: Tensor | None = None, weights: Tensor | None = None
+) -> Tensor:
     """Return the cross-entropy over all ids but padding and unknown: a mean over the targets, in nats.
 
     Args:
@@ -97,8 +99,9 @@ def item_loss(queries: Tensor, weight: Tensor, targets: Tensor, bias: Tensor | N
         weight: (ids, dim) one vector per id.
         targets: (targets,) which id came.
         bias: (ids,), or none.
+        weights: (targets,) factors of their losses. [default: 1]
     """
-    return linear_cross_entropy(queries, weight, bias, targets, first=FIRST)
+    return linear_cross_entropy(queries, weight, bias, targets, first=FIRST, weights=weights)
 
 
 class Output(NamedTuple):
@@ -273,7 +276,14 @@ class ItemHead(ItemTable):
         """
         return Product(queries, self.rows, weights=weights)
 
-    def loss(self, queries: Tensor, targets: Tensor, candidates: Rows | None = None) -> Tensor:
+    def loss(
+        self,
+        queries: Tensor,
+        targets: Tensor,
+        candidates: Rows | None = None,
+        weights: Tensor | None = None,
+        shown: Tensor | None = None,
+    ) -> Tensor:
         """Return the cross-entropy of the targets, a mean in nats.
 
         In training it goes over the target and the drawn negatives where there are any, else over all ids but padding
@@ -283,11 +293,18 @@ class ItemHead(ItemTable):
             queries: (targets, dim).
             targets: (targets,) which id came.
             candidates: from ids to the vectors that queries are compared with. [default: :meth:`rows`]
+            weights: (targets,) factors of their losses. [default: 1]
+            shown: (targets, many) ids that each target was preferred to, filled up with padding: in training
+                :func:`ensue.nn.sampling.choice_loss` of them is added.
         """
         candidates = candidates or self.rows
         if self.negatives is None or not self.training:
-            return item_loss(queries, candidates(ALL_IDS), targets)
-        return sampled_cross_entropy(queries, candidates, targets, self.sampler, self.negatives)
+            loss = item_loss(queries, candidates(ALL_IDS), targets, weights=weights)
+        else:
+            loss = sampled_cross_entropy(queries, candidates, targets, self.sampler, self.negatives, weights)
+        if shown is not None and self.training:
+            loss = loss + choice_loss(queries, candidates, targets, shown, weights)
+        return loss
 
 
 class ItemLayer(_ItemVectors, nn.Linear):
@@ -324,10 +341,10 @@ class ItemLayer(_ItemVectors, nn.Linear):
         """Return the scores of all ids as a product; see :meth:`ItemHead.product`."""
         return Product(queries, self.rows, self.bias, weights)
 
-    def loss(self, queries: Tensor, targets: Tensor) -> Tensor:
+    def loss(
+        self, queries: Tensor, targets: Tensor, *, weights: Tensor | None = None, shown: Tensor | None = None
+    ) -> Tensor:
         """Return the cross-entropy of the targets, a mean in nats; see :meth:`ItemHead.loss`."""
-        if self.negatives is None or not self.training:
-            return item_loss(queries, self.rows(ALL_IDS), targets, self.bias)
 
         def rows_and_biases(ids: Tensor) -> Tensor:
             biases = apply(_Entries, self.bias, ids) if self.sparse else self.bias[ids]
@@ -335,7 +352,13 @@ class ItemLayer(_ItemVectors, nn.Linear):
 
         # Append the bias to the candidates as a column, and 1 to the queries, so that one product adds it.
         padded = functional.pad(queries, (0, 1), value=1.0)
-        return sampled_cross_entropy(padded, rows_and_biases, targets, self.sampler, self.negatives)
+        if self.negatives is None or not self.training:
+            loss = item_loss(queries, self.rows(ALL_IDS), targets, self.bias, weights)
+        else:
+            loss = sampled_cross_entropy(padded, rows_and_biases, targets, self.sampler, self.negatives, weights)
+        if shown is not None and self.training:
+            loss = loss + choice_loss(padded, rows_and_biases, targets, shown, weights)
+        return loss
 
 
 class _Entries(torch.autograd.Function):

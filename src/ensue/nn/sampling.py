@@ -27,7 +27,13 @@ ROWS = 128
 
 
 def linear_cross_entropy(
-    hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, *, first: int = 0
+    hidden: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    targets: Tensor,
+    *,
+    first: int = 0,
+    weights: Tensor | None = None,
 ) -> Tensor:
     """Return the mean of -log softmax(hidden @ weight.T + bias) at the targets, in nats.
 
@@ -40,6 +46,7 @@ def linear_cross_entropy(
         bias: (ids,), or ``None``.
         targets: (targets,) which id came.
         first: lower ids are no candidates.
+        weights: (targets,) factors of their losses. [default: 1]
 
     Returns:
         A scalar; 0 targets give 0.
@@ -48,13 +55,32 @@ def linear_cross_entropy(
         return hidden.sum() * 0.0
     bias = torch.zeros_like(weight[:, 0]) if bias is None else bias
     if hidden.is_cuda:
-        return functional.cross_entropy(functional.linear(hidden, weight[first:], bias[first:]), targets - first)
-    return apply(_LinearCrossEntropy, hidden, weight, bias, targets, first)
+        return _cross_entropy(functional.linear(hidden, weight[first:], bias[first:]), targets - first, weights)
+    return apply(_LinearCrossEntropy, hidden, weight, bias, targets, first, weights)
+
+
+def weighted_mean(losses: Tensor, weights: Tensor | None) -> Tensor:
+    """Return the mean of (targets,) losses, each times its weight; without weights the plain mean."""
+    return losses.mean() if weights is None else (losses * weights).mean()
+
+
+def _cross_entropy(scores: Tensor, targets: Tensor, weights: Tensor | None) -> Tensor:
+    if weights is None:
+        return functional.cross_entropy(scores, targets)
+    return weighted_mean(functional.cross_entropy(scores, targets, reduction="none"), weights)
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Context, hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, first: int) -> Tensor:
+    def forward(
+        ctx: Context,
+        hidden: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        targets: Tensor,
+        first: int,
+        weights: Tensor | None,
+    ) -> Tensor:
         num_targets = len(targets)
         learning = any(ctx.needs_input_grad)
         total = hidden.new_zeros(())
@@ -69,9 +95,11 @@ class _LinearCrossEntropy(torch.autograd.Function):
             chunk = hidden[low : low + rows]
             errors = torch.mm(chunk, choices.T, out=block[: len(chunk)])
             sums, losses = softmax_errors(errors, bias[first:], target_columns[low : low + rows])
-            total += losses.sum()
+            total += losses.sum() if weights is None else losses @ weights[low : low + rows]
             if learning:  # what the sums divide is done to the narrow side of each product
                 scales = (1 / (sums * num_targets))[:, None]
+                if weights is not None:
+                    scales *= weights[low : low + rows, None]
                 torch.mm(errors, choices, out=grads[0][low : low + rows]).mul_(scales)
                 weight_grad = grads[1][first:]
                 bias_grad = grads[2][first:]
@@ -88,7 +116,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Context, grad: Tensor) -> tuple[Tensor | None, ...]:
-        return (*(saved.mul(grad) for saved in ctx.saved_tensors), None, None)
+        return (*(saved.mul(grad) for saved in ctx.saved_tensors), None, None, None)
 
 
 def _compiled_softmax_errors(scores: Tensor, bias: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
@@ -204,7 +232,12 @@ def drawn_together(model: nn.Module, seed: int) -> Iterator[None]:
 
 
 def sampled_cross_entropy(
-    hidden: Tensor, items: Callable[[Tensor], Tensor], targets: Tensor, sampler: Sampler, drawn: int
+    hidden: Tensor,
+    items: Callable[[Tensor], Tensor],
+    targets: Tensor,
+    sampler: Sampler,
+    drawn: int,
+    weights: Tensor | None = None,
 ) -> Tensor:
     """Return the cross-entropy over the target and ``drawn`` shared negatives, each less log(its expected draws).
 
@@ -218,6 +251,7 @@ def sampled_cross_entropy(
         targets: (targets,) ids.
         sampler: draws the negatives.
         drawn: how many.
+        weights: (targets,) factors of their losses. [default: 1]
 
     Returns:
         The mean over targets, in nats.
@@ -225,18 +259,41 @@ def sampled_cross_entropy(
     num_ids = len(sampler.totals)
     if num_ids - FIRST <= drawn:
         all_ids = torch.arange(FIRST, num_ids, device=hidden.device)
-        return functional.cross_entropy(hidden @ items(all_ids).T, targets - FIRST)
+        return _cross_entropy(hidden @ items(all_ids).T, targets - FIRST, weights)
     negatives = sampler.draw(drawn)
     # Subtracting log(expected draws) makes the sampled sum an unbiased estimate of the full one.
     expected = (sampler.shares()[negatives] * drawn).log()
     if not hidden.is_cuda and len(targets) * drawn >= WORTH:
-        return apply(_SampledCrossEntropy, hidden, items(targets), items(negatives), expected, targets, negatives)
+        vectors = items(targets), items(negatives)
+        return apply(_SampledCrossEntropy, hidden, *vectors, expected, targets, negatives, weights)
     target_scores = (hidden * items(targets)).sum(1, keepdim=True)
     negative_scores = torch.addmm(-expected, hidden, items(negatives).T)
     # A negative that equals the row's target would count the target twice.
     negative_scores = negative_scores.masked_fill(negatives == targets[:, None], -torch.inf)
-    loss: Tensor = (torch.cat([target_scores, negative_scores], dim=1).logsumexp(1) - target_scores[:, 0]).mean()
-    return loss
+    losses: Tensor = torch.cat([target_scores, negative_scores], dim=1).logsumexp(1) - target_scores[:, 0]
+    return weighted_mean(losses, weights)
+
+
+def choice_loss(
+    hidden: Tensor, items: Callable[[Tensor], Tensor], targets: Tensor, shown: Tensor, weights: Tensor | None
+) -> Tensor:
+    """Return the mean of -log softmax of each target among itself and what was shown with it and not chosen, in nats.
+
+    It is the conditional logit of a choice from a set (McFadden 1974); a target with nothing shown adds 0.
+
+    Args:
+        hidden: (targets, dim).
+        items: from ids to the vectors of candidates, (…, dim).
+        targets: (targets,) ids.
+        shown: (targets, many) ids, filled up with padding; an id below ``FIRST`` is no item.
+        weights: (targets,) factors of their losses, or ``None``.
+    """
+    # The target is the first column of its choice set.
+    sets = torch.cat([targets[:, None], shown], dim=1)
+    # Look ids up in one axis, as sparse gradients need them, and give the vectors the shape of the sets again.
+    vectors = items(sets.flatten()).view(*sets.shape, -1)
+    scores = (vectors @ hidden[:, :, None])[:, :, 0].masked_fill(sets < FIRST, -torch.inf)
+    return weighted_mean(scores.logsumexp(1) - scores[:, 0], weights)
 
 
 class _SampledCrossEntropy(torch.autograd.Function):
@@ -251,6 +308,7 @@ class _SampledCrossEntropy(torch.autograd.Function):
         expected: Tensor,
         targets: Tensor,
         negatives: Tensor,
+        weights: Tensor | None,
     ) -> Tensor:
         num_targets = len(targets)
         total = hidden.new_zeros(())
@@ -270,9 +328,16 @@ class _SampledCrossEntropy(torch.autograd.Function):
             exponentials = scores.sub_(top).exp_()
             target_exponentials = (target_scores - top).exp_()
             sums = exponentials.sum(1, keepdim=True).add_(target_exponentials)
-            total += (sums.log() + top - target_scores).sum()
+            losses = sums.log() + top - target_scores
             scales = 1 / (sums * num_targets)  # done to the narrow side of each product
-            error = target_exponentials * scales - 1 / num_targets
+            if weights is None:
+                total += losses.sum()
+                error = target_exponentials * scales - 1 / num_targets
+            else:
+                factors = weights[chunk, None]
+                total += (losses * factors).sum()
+                scales *= factors
+                error = target_exponentials * scales - factors / num_targets
             hidden_grad = torch.mm(exponentials, negative_vectors, out=grads[0][chunk]).mul_(scales)
             hidden_grad.addcmul_(error, target_vectors[chunk])
             torch.mul(hidden[chunk], error, out=grads[1][chunk])
@@ -283,7 +348,7 @@ class _SampledCrossEntropy(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Context, grad: Tensor) -> tuple[Tensor | None, ...]:
-        return (*(saved.mul(grad) for saved in ctx.saved_tensors), None, None, None)
+        return (*(saved.mul(grad) for saved in ctx.saved_tensors), None, None, None, None)
 
 
 def _equal_pairs(targets: Tensor, negatives: Tensor) -> tuple[Indices, Indices]:

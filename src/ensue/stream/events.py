@@ -34,8 +34,8 @@ from ensue.data.clock import BANDS, MILLISECONDS, SINCE_1970, UNITS, WORDS, in_s
 from ensue.data.dates import has_year_last, parse_dates
 from ensue.data.file_bytes import KEEP
 from ensue.data.ids import MISSING
-from ensue.data.schema import NO_SCHEMA, DataSchema
-from ensue.data.sequences.columns import EVENT, find_columns, kind_columns
+from ensue.data.schema import NO_SCHEMA, DataSchema, kind_weights
+from ensue.data.sequences.columns import KIND, find_columns, kind_columns
 from ensue.errors import DataError, ModelFolderError, SettingError
 from ensue.lines import listed, one_line, quoted
 from ensue.records import History, normal_id
@@ -126,7 +126,8 @@ class EventReader:
         self.max_id = max_id
         self.schema = replace(schema, events=events or schema.events)
         self.types_are_stated = bool(events)
-        self.event_types = {name.strip() for name in self.schema.events.split(",") if name.strip()}
+        # Kinds of weight 0 are in no session.
+        self.event_types = {name for name, weight in kind_weights(self.schema.events).items() if weight}
 
     @property
     def understood(self) -> str:
@@ -200,7 +201,7 @@ class EventReader:
             Reject: types are stated, and no field of the event holds one.
         """
         # What was stated comes before what training data had, and both before a guess.
-        fields = (self.stated_columns.get(EVENT, ""), self.schema.columns.get(EVENT, ""), *kind_columns(list(record)))
+        fields = (self.stated_columns.get(KIND, ""), self.schema.columns.get(KIND, ""), *kind_columns(list(record)))
         kind = next((record[name] for name in fields if name in record), None)
         if kind is None and self.types_are_stated:
             raise Reject(f"no field holds the event type; the fields are {listed(record)}")

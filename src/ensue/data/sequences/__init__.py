@@ -30,10 +30,11 @@ def read(
     path: str | Path,
     *,
     columns: Mapping[str, str] | None = None,
-    events: Collection[str] = (),
+    events: Collection[str] | Mapping[str, float] = (),
     time_unit: str | None = None,
     sort: bool = True,
     gap: float | None = None,
+    off_policy: bool = False,
     **opening: Unpack[Opening],
 ) -> tuple[Histories, SequencesReport]:
     """Read a file of events or of sequences; its layout is found by its shape.
@@ -42,9 +43,11 @@ def read(
         path: a plain or packed file, Parquet or Excel; a folder, or a pattern such as ``logs/*.parquet``, of files with
             one event a row, which are read as one log in the order of their names; or what ``ensue prepare`` wrote,
             whose columns are mapped.
-        columns: ``session``, ``item`` and ``time`` to column names, where the names do not speak for themselves.
+        columns: ``session``, ``item`` and ``time`` to column names, where the names do not speak for themselves; also
+            ``kind`` and ``weight`` of events, and ``propensity``.
         events: the event types that are read, such as ``("view", "purchase")``, of a table with a column of them
-            (``event``, ``action``, ``type`` and the like, or ``columns={"event": …}``); all unless given.
+            (``event``, ``action``, ``type`` and the like, or ``columns={"kind": …}``); all unless given. With weights,
+            ``{"view": 1, "purchase": 10, "dislike": 0}``, see :mod:`ensue.data.sequences.weights`.
         time_unit: ``s``, ``ms``, ``us``, ``ns``, ``h``, ``days`` (Excel's, since 1899-12-30) or ``iso``; found out
             unless stated.
         sort: whether to put the events of a sequence in order of time, or to refuse those that are not; ties keep the
@@ -53,6 +56,7 @@ def read(
         gap: minutes: a sequence is cut wherever the next event comes later than that, ``u`` into ``u#1``, ``u#2``, ….
             0 never cuts. Unless stated, 30 for a click log that knows users, items and times since 1970 but no
             sessions, and otherwise 0.
+        off_policy: whether events of weight 0 and propensities are kept, for off-policy evaluation.
         opening: ``encoding``, ``sheet``, ``max_unpacked`` and ``day_first``, see :class:`Opening`.
 
     Returns:
@@ -68,8 +72,9 @@ def read(
         >>> len(histories), histories.vocabulary.values[0]
         (836, 'bridge-closes')
     """
-    types = ",".join(id_list(events, "events"))
-    options = ReadOptions(columns=columns or {}, events=types, time_unit=time_unit, **opening)
+    weighted = [f"{name}={weight}" for name, weight in events.items()] if isinstance(events, Mapping) else events
+    types = ",".join(id_list(weighted, "events"))
+    options = ReadOptions(columns=columns or {}, events=types, time_unit=time_unit, off_policy=off_policy, **opening)
     check_gap(gap)
     source = require_path(path)
     if is_prepared(source):

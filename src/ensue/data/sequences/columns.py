@@ -13,8 +13,14 @@ from ensue.errors import DataError, SettingError
 from ensue.lines import listed, one_line, quoted
 
 ROLES = ("session", "item", "time")
-EVENT = "event"
-"""The role of the column that says of which type an event is; looked for where types are chosen."""
+KIND = "kind"
+"""The role of the column that says of which kind an event is; looked for where kinds are chosen."""
+WEIGHT = "weight"
+"""The role of the column of weights of events; only where it is stated."""
+PROPENSITY = "propensity"
+"""The role of the column of probabilities with which items were shown; only where it is stated."""
+NUMBERS = (WEIGHT, PROPENSITY)
+"""Roles of columns of numbers."""
 WITHIN = "within"
 """The role of Diginetica's ``timeframe``, milliseconds within a session whose ``time`` is only a day. Never stated."""
 _SESSIONS = ("session", "sessionid", "sequence", "sequenceid")
@@ -63,9 +69,9 @@ def find_columns(
         DataError: a column that is missing, no column for the sequence or the value, or several that may be meant.
         SettingError: a role that does not exist, or one column in two roles.
     """
-    if EVENT in stated and not (events or trained.events):
-        raise SettingError(f"columns: {EVENT}={stated[EVENT]} needs --events, the event types that are read")
-    require_roles(stated, (*ROLES, EVENT))
+    if KIND in stated and not (events or trained.events):
+        raise SettingError(f"columns: {KIND}={stated[KIND]} needs --events, the event types that are read")
+    require_roles(stated, (*ROLES, KIND, *NUMBERS))
     require_columns(path, names, stated)
     if WITHIN not in trained.columns:  # a day and its milliseconds are found by their names alone
         stated = {**trained.present(names, stated), **stated}
@@ -99,23 +105,26 @@ def find_columns(
                 f"--columns {example}{trained_on(trained)}"
             )
     if events or trained.events:
-        fill(EVENT, _KINDS)
+        fill(KIND, _KINDS)
     else:
-        columns.pop(EVENT, None)  # the training data was chosen from by a program of another kind
-    if events and EVENT not in columns:
+        columns.pop(KIND, None)  # the training data was chosen from by a program of another kind
+    if events and KIND not in columns:
         raise DataError(
             f"{path}: --events {events}: no column is recognised as the event type; the columns are "
-            f"{listed(names)}; name it with --columns {EVENT}=…"
+            f"{listed(names)}; name it with --columns {KIND}=…"
         )
     if "time" not in stated and (within := _within(names, columns)):
         day, offset = within
         roles = {"session": columns["session"], "item": columns["item"], "time": day, WITHIN: offset}
+        roles |= {role: columns[role] for role in (KIND, *NUMBERS) if role in columns}
         return roles, (f"time is the day {quoted(day)} plus {quoted(offset)}, milliseconds within the session",)
     notes = renamed(columns, trained)
+    if WEIGHT in trained.columns and WEIGHT not in columns:
+        notes.append(f"column {quoted(trained.columns[WEIGHT])} of the training data is missing: events have weight 1")
     for name in _named(names, TIME_NAMES) if "time" not in stated else ():
         if name not in columns.values():
             notes.append(f"time is {quoted(columns['time'])}; {quoted(name)} would fit too; choose with --columns")
-    return {role: columns[role] for role in (*ROLES, EVENT) if role in columns}, tuple(notes)
+    return {role: columns[role] for role in (*ROLES, KIND, *NUMBERS) if role in columns}, tuple(notes)
 
 
 def is_user_log(columns: Mapping[str, str]) -> bool:

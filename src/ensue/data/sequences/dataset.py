@@ -19,7 +19,7 @@ from ensue.data.files import Content, answering
 from ensue.data.histories import Histories, Index, distinct_numbers, distinct_texts, offsets_of
 from ensue.data.posts.formats import FIELDS, read_cascades
 from ensue.data.schema import SequencesReport
-from ensue.data.sequences.columns import EVENT, WHOLE_USERS, is_user_log
+from ensue.data.sequences.columns import KIND, WHOLE_USERS, is_user_log
 from ensue.data.sequences.rows import (
     id_columns,
     is_unordered,
@@ -33,6 +33,7 @@ from ensue.data.sequences.rows import (
 )
 from ensue.data.sequences.sessions import GAP, cut, drop_prefixes
 from ensue.data.sequences.sources import LogFile, rows_together
+from ensue.data.sequences.weights import event_columns, without_negatives
 from ensue.data.table import ReadOptions, Table
 from ensue.errors import DataError, SettingError
 from ensue.lines import plural, quoted
@@ -95,7 +96,8 @@ def histories_of(
     # Items are numbered in order of first arrival, after the ids for padding and unknown items.
     distinct, index = distinct_texts(items)
     ids = (index + FIRST).astype(np.int32)
-    histories = Histories(ids, offsets_of(lengths), Vocabulary(distinct), names=names)
+    weighting = event_columns(table, options, order)
+    histories = Histories(ids, offsets_of(lengths), Vocabulary(distinct), names=names, **weighting)
     notes = (*table.notes, *remarks_on(layout, columns))
     if clock is not None and times is not None:
         timed = replace(histories, times=clock.seconds)
@@ -111,15 +113,19 @@ def histories_of(
     users = is_user_log(columns) and "session" not in options.columns and clock is not None and clock.format.absolute
     minutes = pause_of(gap, layout, users=users)
     sessions = cut(histories, minutes) if minutes else histories
+    num_sessions = len(sessions)
+    if len(sessions.weights) and not options.off_policy:
+        sessions, negative_notes = without_negatives(sessions)
+        notes += negative_notes
     return sessions, report_of(
         path,
         layout,
         columns,
         None if clock is None else clock.format,
-        (*notes, *cut_notes(len(histories), len(sessions), gap, layout, users=users)),
+        (*notes, *cut_notes(len(histories), num_sessions, gap, layout, users=users)),
         table.warnings,
         byte_order_mark=byte_order_mark,
-        events=",".join(options.event_types) if EVENT in columns else "",
+        events=(options.events or options.schema.events) if KIND in columns else "",
     )
 
 
@@ -253,7 +259,7 @@ def in_order(histories: Histories, given: pl.Series, where: Where, sort: bool) -
     owners = histories.sequence_index()
     by_time = pl.arg_sort_by("owner", "time", maintain_order=True)
     order = pl.DataFrame({"owner": owners, "time": times}).select(by_time).to_series().to_numpy()
-    return replace(histories, ids=histories.ids[order], times=times[order]), len(distinct_numbers(owners[1:][late]))
+    return replace(histories, **histories.columns(order)), len(distinct_numbers(owners[1:][late]))
 
 
 def sorted_note(count: int, histories: int) -> tuple[str, ...]:

@@ -28,7 +28,7 @@ from ensue.data.file_bytes import is_several, memory_at_hand
 from ensue.data.histories import Histories, Index, offsets_of
 from ensue.data.schema import SequencesReport
 from ensue.data.sequences.batches import Batches, Cursor, Share, find_shares, read_share, write_share
-from ensue.data.sequences.columns import is_user_log
+from ensue.data.sequences.columns import WEIGHT, is_user_log
 from ensue.data.sequences.dataset import cut_notes, in_order, pause_of, read_file, report_of, require_times, sorted_note
 from ensue.data.sequences.prepared import FORMAT, LogSize, Writer, flush, is_prepared
 from ensue.data.sequences.rows import is_unordered, remarks_on
@@ -177,7 +177,16 @@ def _files(data: Sequence[Path]) -> list[Path]:
 def _batches(
     sources: Sequence[LogFile], options: ReadOptions, work: Path, plan: dict[str, object], shares: int = 1
 ) -> Batches:
-    """Return the batches of a log before any is read; those of another plan are removed."""
+    """Return the batches of a log before any is read; those of another plan are removed.
+
+    Raises:
+        SettingError: events have weights, which a prepared log does not store.
+    """
+    if WEIGHT in sources[0].columns or {*options.kind_weights.values()} - {1.0}:
+        raise SettingError(
+            f"{sources[0].path}: a prepared log, as of a log of many GB, stores no weights of events; read one kind of "
+            "events with --events, without weights"
+        )
     if not _start(work, plan):
         rows = sum(source.rows or _guess(source, options) for source in sources) // shares
         needed = rows * _ROOM[all("session" in source.whole_numbers for source in sources)]

@@ -20,7 +20,7 @@ from ensue.data.posts.formats import FIELDS as EXPORT_FIELDS
 from ensue.data.posts.formats import export_of
 from ensue.data.schema import Found
 from ensue.data.sequences.columns import (
-    EVENT,
+    KIND,
     WHOLE_USERS,
     WITHIN,
     find_columns,
@@ -31,6 +31,7 @@ from ensue.data.sequences.columns import (
 )
 from ensue.data.sequences.formats import READERS, read_parquet_lists, recognise, stated_layout
 from ensue.data.sequences.sessions import add_offsets, find_lists, read_lists
+from ensue.data.sequences.weights import read_numbers
 from ensue.data.table import ReadOptions, Table, names_of, read_delimited, read_json, read_parquet, sample_objects
 from ensue.errors import DataError, SettingError
 from ensue.lines import quoted
@@ -67,7 +68,7 @@ def is_unordered(layout: str, columns: Mapping[str, str]) -> bool:
 
 def remarks_on(layout: str, columns: Mapping[str, str]) -> tuple[str, ...]:
     """Return notes on a layout."""
-    is_whole = layout == "retailrocket" and EVENT not in columns
+    is_whole = layout == "retailrocket" and KIND not in columns
     return ("rows of all event types are read: views, carts and transactions",) if is_whole else ()
 
 
@@ -97,14 +98,15 @@ def normalise_ids(table: Table, ids: IdColumns) -> Table:
 
 
 def select_event_types(table: Table, types: Sequence[str]) -> Table:
-    """Return the events of some types; all where the table has no column of them."""
-    if EVENT not in table.frame.columns:
+    """Return the events of some types, each type as its position; all where the table has no column of them."""
+    if KIND not in table.frame.columns:
         return table
-    column = table.frame[EVENT].cast(pl.String).str.strip_chars()
+    column = table.frame[KIND].cast(pl.String).str.strip_chars()
     counts = {name: count for name, count in column.value_counts(sort=True).iter_rows() if name is not None}
-    selected = table.select(column.is_in([*types]).fill_null(value=False))
-    note = f"only events of type {', '.join(types)} are read ({quoted(table.columns[EVENT])})"
-    return replace(selected, frame=selected.frame.drop(EVENT), notes=(*table.notes, note), event_types=counts)
+    kinds = column.replace_strict([*types], range(len(types)), default=None, return_dtype=pl.Int16)
+    selected = replace(table, frame=table.frame.with_columns(kinds.alias(KIND))).select(kinds.is_not_null())
+    note = f"only events of type {', '.join(types)} are read ({quoted(table.columns[KIND])})"
+    return replace(selected, notes=(*table.notes, note), event_types=counts)
 
 
 def require_filled(table: Table) -> None:
@@ -213,7 +215,7 @@ def read_rows(content: Content, options: ReadOptions, layout: str) -> Table:
         table = _read_delimited(content, options, find)
     if table.layout in ("parquet", "jsonl events") and is_user_log(table.columns) and is_ratings(header):
         table = replace(table, layout="ratings")
-    return select_event_types(table, options.event_types)
+    return select_event_types(read_numbers(table), options.event_types)
 
 
 def _read_delimited(content: Content, options: ReadOptions, find: Callable[[Sequence[str]], Found]) -> Table:

@@ -16,7 +16,7 @@ from ensue.data.delimited import Delimited
 from ensue.data.file_bytes import Opening
 from ensue.data.files import answering
 from ensue.data.histories import Histories
-from ensue.data.sequences.columns import EVENT, find_columns, is_person, kind_columns, user_columns
+from ensue.data.sequences.columns import KIND, NUMBERS, find_columns, is_person, kind_columns, user_columns
 from ensue.data.sequences.formats import READERS, recognise
 from ensue.data.sequences.sessions import find_lists
 from ensue.data.sequences.sources import files_of
@@ -101,8 +101,8 @@ def require_people_in(path: str | Path, names: Sequence[str], columns: Mapping[s
 
 
 def _without_event(columns: Mapping[str, str] | None) -> dict[str, str]:
-    """Return the stated roles but for the event type, which only chooses rows."""
-    return {role: name for role, name in (columns or {}).items() if role != EVENT}
+    """Return the stated roles but for the kind, the weight and the propensity, which only choose and weigh rows."""
+    return {role: name for role, name in (columns or {}).items() if role not in (KIND, *NUMBERS)}
 
 
 def _kinds(frame: pl.DataFrame, roles: Mapping[str, str]) -> list[str]:

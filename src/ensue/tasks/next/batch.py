@@ -38,6 +38,8 @@ class PaddedBatch(NamedTuple):
         times: (batch, time) seconds as in the data; 0 where it has no clock.
         target_mask: (batch, time) True where the model predicts what follows this event.
         targets: (targets,) the ids that really followed, in row order; empty when they are not known.
+        weights: (targets,) factors of their losses, whose mean over the training data is 1; ``None`` where all are 1.
+        negatives: (targets, many) ids that each target was preferred to, filled up with padding; ``None`` without any.
     """
 
     ids: Index
@@ -45,6 +47,8 @@ class PaddedBatch(NamedTuple):
     times: Times
     target_mask: Mask
     targets: Index
+    weights: Scores | None = None
+    negatives: Index | None = None
 
     @property
     def num_targets(self) -> int:
@@ -58,7 +62,7 @@ class PaddedBatch(NamedTuple):
 
     def to(self, device: torch.device | str) -> Batch:
         """Return the batch as tensors on a device; on the CPU they share its memory."""
-        return Batch(*map(torch.from_numpy, self)).to(device)
+        return Batch._make(None if array is None else torch.from_numpy(array) for array in self).to(device)
 
     def split(self, num_targets: int) -> Iterator[PaddedBatch]:
         """Yield the rows in parts of about ``num_targets`` target steps, one row at least, without their targets."""
@@ -84,6 +88,8 @@ class Batch(NamedTuple):
             histories that last longer than half a year.
         target_mask: (batch, time) True where the model predicts what follows this event.
         targets: (targets,) the ids that really followed, in row order; empty when they are not known.
+        weights: (targets,) factors of their losses, whose mean over the training data is 1; ``None`` where all are 1.
+        negatives: (targets, many) ids that each target was preferred to, filled up with padding; ``None`` without any.
     """
 
     ids: Tensor
@@ -91,6 +97,8 @@ class Batch(NamedTuple):
     times: Tensor
     target_mask: Tensor
     targets: Tensor
+    weights: Tensor | None = None
+    negatives: Tensor | None = None
 
     @property
     def num_targets(self) -> int:
@@ -99,8 +107,8 @@ class Batch(NamedTuple):
 
     def to(self, device: torch.device | str) -> Batch:
         """Return the batch on another device."""
-        return Batch(*(tensor.to(device, non_blocking=True) for tensor in self))
+        return Batch._make(None if tensor is None else tensor.to(device, non_blocking=True) for tensor in self)
 
     def arrays(self) -> PaddedBatch:
         """Return the batch as arrays, which share the memory of tensors on the CPU."""
-        return PaddedBatch(*(tensor.cpu().numpy() for tensor in self))
+        return PaddedBatch._make(None if tensor is None else tensor.cpu().numpy() for tensor in self)

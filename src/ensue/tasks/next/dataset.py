@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from ensue.data.histories import Histories, Index, ranges, scrambled
+from ensue.data.histories import Histories, Index, entries_of, ranges, scrambled
 from ensue.tasks.next.batch import PaddedBatch, Scores
 from ensue.tasks.next.training_data import Exclusion, fingerprints
 from ensue.training.batches import epoch_batches, evaluation_batches
@@ -43,6 +43,7 @@ class Windows:
         first = starts if context is None else starts + np.maximum(context - 1, 0)
         num_targets = np.minimum(stops - starts, 1) if last_only else np.maximum(stops - first, 0)
         steps = STEPS if reach is not None else max(1, int(num_targets.max(initial=1)))
+        self.weights = self._target_weights(last_only)
         # Ceiling division: the number of windows of each history.
         windows = -(-num_targets // steps)
         owner = np.repeat(np.arange(len(histories)), windows)
@@ -84,12 +85,41 @@ class Windows:
         mask = positions < stops[:, None]
         target_mask = mask & (positions >= target_starts[:, None])
         targets = np.empty(0, np.int64)
+        weights = negatives = None
         if self.has_targets:
-            targets = self.histories.ids[positions[target_mask] + 1].astype(np.int64)
+            target_positions = positions[target_mask] + 1
+            targets = self.histories.ids[target_positions].astype(np.int64)
+            weights = None if self.weights is None else self.weights[target_positions]
+            negatives = self._negatives(target_positions)
         positions = np.minimum(positions, stops[:, None] - 1)
         ids = np.where(mask, self.histories.ids[positions], 0).astype(np.int64)
         times = self.histories.times[positions] if self.histories.timed else np.zeros(ids.shape)
-        return PaddedBatch(ids, mask, times, target_mask, targets)
+        return PaddedBatch(ids, mask, times, target_mask, targets, weights, negatives)
+
+    def _target_weights(self, last_only: bool) -> npt.NDArray[np.float32] | None:
+        """Return (events,) weights over their mean over all targets; ``None`` where every weight is the same."""
+        histories = self.histories
+        if last_only or not len(histories.weights):
+            return None
+        is_target = np.ones(len(histories.ids), np.bool_)
+        is_target[histories.offsets[:-1][histories.lengths > 0]] = False
+        weights = histories.weights[is_target]
+        if not len(weights) or (weights == weights[0]).all():
+            return None
+        relative: npt.NDArray[np.float32] = (histories.weights / weights.mean()).astype(np.float32)
+        return relative
+
+    def _negatives(self, events: Index) -> Index | None:
+        """Return the (events, many) negatives of some events, filled up with padding; ``None`` if there are none."""
+        negatives = self.histories.negatives
+        if negatives is None or not len(negatives.ids):
+            return None
+        rows, entries = entries_of(negatives.offsets, events)
+        lengths = np.diff(negatives.offsets)[events]
+        padded = np.zeros((len(events), int(lengths.max(initial=0))), np.int64)
+        # Row i gets the negatives of event i in its first columns.
+        padded[rows, ranges(np.zeros_like(lengths), lengths)] = negatives.ids[entries]
+        return padded if padded.any() else None
 
 
 def latest_windows(histories: Histories, reach: int | None) -> tuple[Index, Windows, list[int], list[int]]:

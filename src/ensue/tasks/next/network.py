@@ -77,6 +77,9 @@ class ItemNetwork(nn.Module):
     :class:`~ensue.nn.item_head.ItemHead` or an :class:`~ensue.nn.item_head.ItemLayer`.
     """
 
+    weighs_targets: bool = True
+    """See :class:`ensue.tasks.next.model.WeighsTargets`."""
+
     @property
     def head(self) -> ItemHead | ItemLayer:
         """The submodule that scores items."""
@@ -101,4 +104,5 @@ class ItemNetwork(nn.Module):
 
     def loss(self, batch: Batch) -> Tensor:
         """Return the cross-entropy, a mean over the targets in nats; padding and unknown are no candidates."""
-        return self.head.loss(self.encode(batch)[0], batch.targets)
+        queries = self.encode(batch)[0]
+        return self.head.loss(queries, batch.targets, weights=batch.weights, shown=batch.negatives)

@@ -198,8 +198,7 @@ def _read(predictor: NextPredictor, histories: Histories) -> Histories:
     # Repeat the last event of each cascade; offsets grow by one per cascade.
     repeated = np.insert(events, histories.offsets[1:], histories.offsets[1:] - 1)
     offsets = histories.offsets + np.arange(len(histories) + 1)
-    times = histories.times[repeated] if histories.timed else histories.times
-    return replace(histories, ids=histories.ids[repeated], offsets=offsets, times=times)
+    return replace(histories, offsets=offsets, **histories.columns(repeated))
 
 
 def _shares(predictor: NextPredictor, windows: Windows, index: Index) -> Scores:

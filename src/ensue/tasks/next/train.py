@@ -34,7 +34,7 @@ from ensue.tasks.next.training_data import (
     require_targets,
     shared_part,
 )
-from ensue.tasks.next.update import add_items, add_values
+from ensue.tasks.next.update import add_items, add_values, require_weighing
 from ensue.training.checkpoint import Checkpoint
 from ensue.training.distributed import mean_over_ranks, rank_and_size, share
 from ensue.training.report import LEFT_OUT, Report, Trained
@@ -370,6 +370,7 @@ def train_once(
     for dataset, name in zip(datasets, ("training data", "validation data"), strict=False):
         require_targets(dataset, name)
     windows = Windows(datasets[0], network.reach)
+    require_weighing(state, windows)
     sample = _evaluation_sample(datasets[-1], len(state.vocabulary))
     schedule = state.schedule.fitted(len(windows), windows.targets)
     if like is not None and like.training is not None:
@@ -382,6 +383,9 @@ def train_once(
     arrays: list[npt.NDArray[np.generic]] = [
         column for dataset in datasets for column in (dataset.ids, dataset.offsets, dataset.times)
     ]
+    # A checkpoint belongs to the weights and negatives that it was trained with.
+    arrays += [] if windows.weights is None else [windows.weights]
+    arrays += [] if datasets[0].negatives is None else [datasets[0].negatives.ids, datasets[0].negatives.offsets]
     # On a large log the network is worth its time, and to try it without costs as much as a tenth of an epoch.
     is_small = schedule.batch_size < state.schedule.batch_size
     is_behind = None

@@ -14,6 +14,7 @@ import numpy as np
 import polars as pl
 
 from ensue.data.histories import Histories, Ids, Index, concat_histories
+from ensue.errors import SettingError
 from ensue.lazy import lazy
 from ensue.learning.life import NO_TRAINING, train_update
 from ensue.learning.state import module_of
@@ -21,7 +22,7 @@ from ensue.metrics import Floats
 from ensue.tasks.next.catalogue import MODELS
 from ensue.tasks.next.dataset import Windows, distinct, history_hashes, repeats
 from ensue.tasks.next.item_features import KnownItems, embed_tokens
-from ensue.tasks.next.model import NextModel, Observes, Places, Remembers
+from ensue.tasks.next.model import NextModel, Observes, Places, Remembers, WeighsTargets
 from ensue.tasks.next.reservoir import Reservoir
 from ensue.tasks.next.state import NextState
 from ensue.tasks.next.training_data import require_targets
@@ -201,6 +202,7 @@ def passes(state: NextState, data: Histories, replay: Reservoir | None = None) -
     """
     require_targets(data, "new data")
     reach = state.network.reach
+    require_weighing(state, Windows(data, reach))
     add_values(state, distinct(data))
     data = data.encode(state.vocabulary, drop_unknown=True)
     count(state, data)
@@ -211,4 +213,23 @@ def passes(state: NextState, data: Histories, replay: Reservoir | None = None) -
         return
     remembered = (state.reservoir if replay is None else replay).draw(len(data), updates)
     state.reservoir.add(data)
+    if len(data.weights):
+        # No weights are stored of remembered histories: they get the mean weight of the new ones.
+        remembered = replace(remembered, weights=np.full(len(remembered.ids), data.weights.mean()))
     yield from train_update(state, Windows(concat_histories(data, remembered), reach))
+
+
+def require_weighing(state: NextState, windows: Windows) -> None:
+    """Refuse weights of events for a network whose loss has none.
+
+    Raises:
+        SettingError: naming models that have.
+    """
+    network = state.network
+    is_counted = state.schedule is None
+    if is_counted or windows.weights is None or (isinstance(network, WeighsTargets) and network.weighs_targets):
+        return
+    raise SettingError(
+        f"{state.model_name} does not train with weights of events; fit another model, such as core or sasrec, or "
+        "give every kind the same weight in --events, and no weight in --columns"
+    )

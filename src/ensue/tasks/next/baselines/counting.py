@@ -56,7 +56,10 @@ class ItemCounts:
         settings: of the baseline.
         num_ids: size of the catalogue, padding and unknown included.
         totals: (ids,) number of events of each item.
+        weighs_events: True if an event counts as often as its weight says.
     """
+
+    weighs_events = True
 
     settings: Settings
     num_ids: Annotated[int, Field(ge=FIRST)]
@@ -76,11 +79,11 @@ class ItemCounts:
 
     def count(self, histories: Histories) -> None:
         """Add the events of encoded histories."""
-        self.totals += self._occurrences(histories.ids)
+        self.totals += self._occurrences(histories.ids, self._weights(histories))
 
     def forget(self, histories: Histories) -> None:
         """Take back the events of encoded histories that were counted."""
-        self.totals = np.maximum(self.totals - self._occurrences(histories.ids), 0)
+        self.totals = np.maximum(self.totals - self._occurrences(histories.ids, self._weights(histories)), 0)
 
     def forget_ids(self, ids: Ids) -> None:
         """Take some ids out of the counts."""
@@ -98,9 +101,13 @@ class ItemCounts:
         shares: Scores = self.totals / np.maximum(self.totals.sum(), 1)
         return shares
 
-    def _occurrences(self, ids: Ids) -> Counts:
-        """Return how often each id occurs, (ids,)."""
-        return np.bincount(ids, minlength=self.num_ids).astype(np.float32)
+    def _occurrences(self, ids: Ids, weights: Floats | None = None) -> Counts:
+        """Return how often each id occurs, (ids,); with weights the sum of them."""
+        return np.bincount(ids, weights, self.num_ids).astype(np.float32)
+
+    def _weights(self, histories: Histories) -> Floats | None:
+        """Return the (events,) weights by which events count; ``None`` where each counts 1."""
+        return histories.weights if self.weighs_events and len(histories.weights) else None
 
 
 def require_item_counts(name: str, counts: Counts, num_ids: int) -> None:
@@ -197,7 +204,7 @@ class Cooccurrence(Popularity):
         chunks = []
         for number, (low, high) in enumerate(pairwise(bounds)):
             events = order[stops[number] : stops[number + 1]]
-            new_pairs = _pair_sums(ids, events, followed[events], num_ids)
+            new_pairs = _pair_sums(ids, events, followed[events], num_ids, self._weights(histories))
             chunks.append(self._most_counted(*self._with_stored(low, high, *new_pairs)))
         pairs, counts = (np.concatenate(column) for column in zip(*chunks, strict=True))
         self._set_pairs(pairs, counts)
@@ -213,7 +220,9 @@ class Cooccurrence(Popularity):
         is_stored = pairs[index] == forgotten_pairs if len(pairs) else np.zeros(len(forgotten_pairs), np.bool_)
         counts = self.counts.astype(np.float64)
         counts[index[is_stored]] -= forgotten.counts[is_stored]
-        remaining = counts > 0.5 / self.gap  # a pair that occurs counts at least 1 / gap
+        weights = self._weights(histories)
+        least = 1.0 if weights is None else min(1.0, float(weights.min(initial=1.0)))
+        remaining = counts > 0.5 * least / self.gap  # a pair that occurs counts at least its weight / gap
         self._set_pairs(pairs[remaining], counts[remaining])
 
     def forget_ids(self, ids: Ids) -> None:
@@ -340,23 +349,32 @@ class Cooccurrence(Popularity):
         return logarithm(scores)
 
 
-def _pair_sums(ids: Ids, events: Index, followed: Index, num_ids: int) -> tuple[Index, Floats]:
-    """Return the pairs of some events with those that follow each, rising, and the sum of 1 / gap of each pair.
+def _pair_sums(
+    ids: Ids, events: Index, followed: Index, num_ids: int, weights: Floats | None = None
+) -> tuple[Index, Floats]:
+    """Return the pairs of some events with those that follow each, rising, and the sum of weight / gap of each pair.
 
     Args:
         ids: (all events,).
         events: (events,) places of the earlier events.
         followed: (events,) how many of the next events each is paired with.
         num_ids: a pair is earlier id x ``num_ids`` + later id.
+        weights: (all events,) a pair counts by the weight of its later event. [default: 1]
     """
     # Ids 5 7 5, each with all that follow: followed [2 1 0], gaps [1 2 1], pairs 5-7, 5-5, 7-5 as first x ids + second.
     gap = ranges(np.ones_like(followed), followed)
     gap_limit = int(followed.max(initial=0)) + 1
-    pairs = np.repeat(ids[events].astype(np.int64) * num_ids, followed) + ids[np.repeat(events, followed) + gap]
-    keys = np.sort(pairs * gap_limit + gap)  # the gap is sorted too, so that the sums do not depend on the log's order
+    later = np.repeat(events, followed) + gap
+    pairs = np.repeat(ids[events].astype(np.int64) * num_ids, followed) + ids[later]
+    keys = pairs * gap_limit + gap  # the gap and the weight are sorted too, so that sums do not depend on the order
+    order = np.lexsort((weights[later], keys)) if weights is not None else None
+    keys = np.sort(keys) if order is None else keys[order]
     pairs = keys // gap_limit
     (starts,) = np.nonzero(np.diff(pairs, prepend=-1))
-    sums = np.add.reduceat(1 / np.maximum(keys % gap_limit, 1), starts) if len(starts) else np.zeros(0)
+    addends = 1 / np.maximum(keys % gap_limit, 1)
+    if order is not None and weights is not None:
+        addends *= weights[later][order]
+    sums = np.add.reduceat(addends, starts) if len(starts) else np.zeros(0)
     return pairs[starts], sums
 
 

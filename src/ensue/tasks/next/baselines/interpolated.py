@@ -174,6 +174,8 @@ class Interpolated(Cooccurrence):
         numbers: (7,) the learned numbers in the order of :class:`Numbers`; zeros until they are chosen.
     """
 
+    weighs_events = False
+
     recent: Recent = None  # type: ignore[assignment]  # nothing is counted unless given
     repeats: RepeatShares = field(default_factory=RepeatShares)
     numbers: Floats = field(default_factory=lambda: np.zeros(len(START)))

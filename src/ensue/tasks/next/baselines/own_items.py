@@ -39,6 +39,8 @@ class OwnItems(SequentialRules):
         weight: of the own values; ``None`` until it is chosen.
     """
 
+    weighs_events = False
+
     repeats: RepeatShares = field(default_factory=RepeatShares)
     weight: Annotated[float, Field(ge=0, le=1)] | None = None
 

@@ -64,6 +64,8 @@ class Recent(Popularity):
         half_life: in events; 0 until it is chosen.
     """
 
+    weighs_events = False
+
     lately: npt.NDArray[np.float64] = None  # type: ignore[assignment]  # zeros unless given
     half_life: Annotated[float, Field(ge=0, le=MAX_COUNT)] = 0.0
 

@@ -68,6 +68,8 @@ class VSKNN(ItemCounts):
         items: (entries,) ids, rising within a session.
     """
 
+    weighs_events = False
+
     settings: VSKNNSettings
     holders: Counts = None  # type: ignore[assignment]  # zeros unless given
     num_sessions: Annotated[int, Field(ge=0, lt=MAX_COUNT)] = 0

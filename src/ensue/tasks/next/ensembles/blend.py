@@ -93,6 +93,8 @@ class Blend(nn.Module):
         num_ids: size of the catalogue, padding and unknown included.
     """
 
+    weighs_targets = True
+
     def __init__(self, settings: BlendSettings, num_ids: int) -> None:
         super().__init__()
         self.settings = settings

@@ -118,6 +118,8 @@ class CascadeBlend(nn.Module):
         num_ids: size of the catalogue, padding and unknown included.
     """
 
+    weighs_targets = True
+
     def __init__(self, settings: CascadeBlendSettings, num_ids: int) -> None:
         super().__init__()
         self.settings = settings

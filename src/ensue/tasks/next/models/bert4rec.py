@@ -42,6 +42,8 @@ class BERT4Rec(ItemNetwork):
         num_ids: rows of the item table, padding and unknown included.
     """
 
+    weighs_targets = False
+
     def __init__(self, settings: BERT4RecSettings, num_ids: int) -> None:
         super().__init__()
         dim = settings.dim

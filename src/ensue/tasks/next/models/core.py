@@ -253,7 +253,7 @@ class CORE(ItemNetwork):
         """Mean of -log softmax at the targets by the network alone; in training over shared negatives, if so set."""
         sessions, _ = self.encode(batch)
         queries = self.with_prior(sessions)
-        return self.items.loss(queries, batch.targets, self.candidates)
+        return self.items.loss(queries, batch.targets, self.candidates, batch.weights, batch.negatives)
 
 
 class FusedCORE:

@@ -50,6 +50,8 @@ class BPRMF(ItemNetwork):
         num_ids: rows of the item table, padding and unknown included.
     """
 
+    weighs_targets = False
+
     def __init__(self, settings: BPRMFSettings, num_ids: int) -> None:
         super().__init__()
         self.settings = settings
@@ -78,6 +80,8 @@ class FPMC(ItemNetwork):
         settings: sizes, negatives, L2.
         num_ids: rows of the item tables, padding and unknown included.
     """
+
+    weighs_targets = False
 
     def __init__(self, settings: FPMCSettings, num_ids: int) -> None:
         super().__init__()

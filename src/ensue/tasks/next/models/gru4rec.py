@@ -72,6 +72,8 @@ class GRU4Rec(ItemNetwork):
     reach: int | None = None
     """A state remembers the whole session, so histories are kept whole."""
 
+    weighs_targets = False
+
     def __init__(self, settings: GRU4RecSettings, num_ids: int) -> None:
         super().__init__()
         self.settings = settings

@@ -208,7 +208,7 @@ class HiDAN(ItemNetwork):
     def loss(self, batch: Batch) -> Tensor:
         """Return Eq. 11 as a mean over the targets of the batch, in nats; padding and unknown are no candidates."""
         queries = self.scaled(self._compiled(batch)) if self._fits() else self.encode(batch)[0]
-        return self.output.loss(queries, batch.targets)
+        return self.output.loss(queries, batch.targets, weights=batch.weights, shown=batch.negatives)
 
     def _fits(self) -> bool:
         """Return whether there are compiled functions for both attentions."""

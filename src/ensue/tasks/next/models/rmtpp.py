@@ -158,9 +158,13 @@ class RMTPP(ItemNetwork):
         return states, latest_only(batch.mask, states.dtype)
 
     def loss(self, batch: Batch) -> Tensor:
-        """-log of marker and time, a mean over the targets in nats; padding and unknown are no candidates."""
+        """-log of marker and time, a mean over the targets in nats; padding and unknown are no candidates.
+
+        Weights and shown items concern the marker alone.
+        """
         states = self.states(batch)
-        marker = self.output.loss(states[batch.target_mask], batch.targets)
+        queries = states[batch.target_mask]
+        marker = self.output.loss(queries, batch.targets, weights=batch.weights, shown=batch.negatives)
         if not self.settings.time_weight:
             return marker
         return marker + (self.settings.time_weight * self.time_loss(states, batch)).to(marker.dtype)

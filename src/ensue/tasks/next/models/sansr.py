@@ -99,6 +99,7 @@ class SANSR(ItemNetwork):
     def __init__(self, settings: SANSRSettings, num_ids: int) -> None:
         super().__init__()
         self.settings = settings
+        self.weighs_targets = settings.loss not in PAIRWISE
         negatives = settings.negatives if settings.loss == "sampled" else None
         sparse = settings.loss in ("sampled", "bpr")  # these touch some rows only
         self.items = ItemHead(num_ids, settings.dim, negatives=negatives, sparse=sparse)
@@ -125,7 +126,7 @@ class SANSR(ItemNetwork):
         if self.settings.loss in PAIRWISE:
             negatives = draw_unseen(session_ids(batch), self.items.num_embeddings)
             return PAIRWISE[self.settings.loss](sessions, self.items.rows, batch.targets, negatives)
-        return self.items.loss(sessions, batch.targets)
+        return self.items.loss(sessions, batch.targets, weights=batch.weights, shown=batch.negatives)
 
     def _embed(self, ids: Tensor) -> Tensor:
         items: Tensor = self.dropout(self.items(ids) * self.settings.dim**0.5)

@@ -181,9 +181,12 @@ class SASRec(ItemNetwork):
         """Return the loss that the settings name, a mean over the targets in nats."""
         queries, _ = self.encode(batch)
         if self.settings.loss != "bce":
-            return self.items.loss(queries, batch.targets)
+            return self.items.loss(queries, batch.targets, weights=batch.weights, shown=batch.negatives)
         negatives = draw_unseen(session_ids(batch), self.items.num_embeddings, 1)[:, 0]
         # One negative outside the session per target, as in the paper.
         scores = (queries * self.items.rows(batch.targets)).sum(1)
         negative_scores = (queries * self.items.rows(negatives)).sum(1)
-        return -(functional.logsigmoid(scores) + functional.logsigmoid(-negative_scores)).sum() / max(1, len(scores))
+        losses = functional.logsigmoid(scores) + functional.logsigmoid(-negative_scores)
+        if batch.weights is not None:
+            losses = losses * batch.weights
+        return -losses.sum() / max(1, len(scores))

@@ -124,7 +124,7 @@ class Reading:
     """Options of reading files; each field is an option, see :func:`reads`."""
 
     columns: Annotated[str, _reading(help="role=column: session=sid,item=iid,time=ts")] = ""
-    events: Annotated[str, _reading(help="event types to read, such as view,purchase")] = ""
+    events: Annotated[str, _reading(help="event types to read and weights: view,cart=3")] = ""
     time_unit: Annotated[str | None, _reading(help="s, ms, us, ns, h, days or iso [default: auto]")] = None
     day_first: Annotated[
         bool | None, _reading("--day-first/--month-first", help="order in dates such as 03/04/2024")

@@ -312,8 +312,8 @@ class SessionTargets(Examples[NextPredictor, TargetRanks]):
         """Return metrics of the targets of each kind, and with weights a mean of all by the weights of their events."""
         data = self.data
         notes: Json = {}
-        if len(set(data.kinds[self.events].tolist())) > 1:
-            kinds = data.kinds[self.events]
+        kinds = data.kinds[self.events] if len(data.kinds) else data.kinds
+        if len(set(kinds.tolist())) > 1:
             masks = {name: kinds == number for number, name in enumerate(data.kind_names)}
             notes["by_kind"] = self._subsets(runs, {name: mask for name, mask in masks.items() if mask.any()})
         if len(data.weights):

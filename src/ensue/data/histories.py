@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any, TypeVar
+from typing import TypedDict, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -98,6 +98,18 @@ class Negatives:
         """Return the negatives of some events, (events,) positions."""
         _, entries = entries_of(self.offsets, events)
         return Negatives(self.ids[entries], offsets_of(np.diff(self.offsets)[events]))
+
+
+class EventColumns(TypedDict, total=False):
+    """Fields of :class:`Histories` that concern single events."""
+
+    ids: Ids
+    times: Times
+    kinds: npt.NDArray[np.int16]
+    kind_names: tuple[str, ...]
+    weights: npt.NDArray[np.float64]
+    propensities: npt.NDArray[np.float64]
+    negatives: Negatives
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,10 +214,10 @@ class Histories:
         names = self.names.gather(index) if len(self.names) else self.names
         return replace(self, offsets=offsets, names=names, **self.columns(ranges(self.offsets[index], lengths)))
 
-    def columns(self, events: Index | npt.NDArray[np.bool_] | slice) -> dict[str, Any]:
+    def columns(self, events: Index | npt.NDArray[np.bool_] | slice) -> EventColumns:
         """Return all columns of some events, by name, for :func:`dataclasses.replace`."""
         stored = {name: getattr(self, name) for name in _EVENT_COLUMNS}
-        chosen = {name: column[events] for name, column in stored.items() if len(column)}
+        chosen = cast(EventColumns, {name: column[events] for name, column in stored.items() if len(column)})
         if self.negatives is not None:
             chosen["negatives"] = self.negatives.take(np.arange(len(self.ids))[events])
         return chosen

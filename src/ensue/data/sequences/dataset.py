@@ -96,8 +96,8 @@ def histories_of(
     # Items are numbered in order of first arrival, after the ids for padding and unknown items.
     distinct, index = distinct_texts(items)
     ids = (index + FIRST).astype(np.int32)
-    weighting = event_columns(table, options, order)
-    histories = Histories(ids, offsets_of(lengths), Vocabulary(distinct), names=names, **weighting)
+    histories = Histories(ids, offsets_of(lengths), Vocabulary(distinct), names=names)
+    histories = replace(histories, **event_columns(table, options, order))
     notes = (*table.notes, *remarks_on(layout, columns))
     if clock is not None and times is not None:
         timed = replace(histories, times=clock.seconds)

@@ -8,13 +8,12 @@ unless the session has an event of positive weight with the same item.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import polars as pl
 
 from ensue.data.dates import Where
-from ensue.data.histories import Histories, Index, Negatives, offsets_of
+from ensue.data.histories import EventColumns, Histories, Index, Negatives, offsets_of
 from ensue.data.sequences.columns import KIND, NUMBERS, PROPENSITY, WEIGHT
 from ensue.data.table import ReadOptions, Table
 from ensue.errors import DataError
@@ -46,7 +45,7 @@ def read_numbers(table: Table) -> Table:
     return table
 
 
-def event_columns(table: Table, options: ReadOptions, order: Index | None) -> dict[str, Any]:
+def event_columns(table: Table, options: ReadOptions, order: Index | None) -> EventColumns:
     """Return kinds, weights and propensities for :class:`Histories`, each only where the log has it.
 
     Args:
@@ -58,14 +57,15 @@ def event_columns(table: Table, options: ReadOptions, order: Index | None) -> di
         DataError: an event has no weight or no propensity.
     """
     frame = table.frame if order is None else table.frame[order]
-    columns: dict[str, Any] = {}
+    columns = EventColumns()
     for role in NUMBERS:
         if role in table.frame.columns:
             _refuse(role, table, table.frame[role].is_null(), table.where)
     weights = np.ones(len(frame))
     if KIND in frame.columns:
         kinds = frame[KIND].to_numpy().astype(np.int16)
-        columns |= {"kinds": kinds, "kind_names": options.event_types}
+        columns["kinds"] = kinds
+        columns["kind_names"] = options.event_types
         weights = np.array([*options.kind_weights.values()])[kinds]
     if WEIGHT in frame.columns:
         weights = weights * frame[WEIGHT].to_numpy()

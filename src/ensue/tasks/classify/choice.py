@@ -76,11 +76,9 @@ def choose_blend(state: ClassifyState, valid: FoldedTexts, baselines: Mapping[st
     if len(targets):
         pooled = _cross_fitted_pool(part_scores, targets, np.arange(len(targets)) % FOLDS, None)
         costs[state.model_name] = _cost(state, pooled, targets) - max(gain, 0.0)
-        if state.metadata.sets and state.metadata.blend[blend.NETWORK]:
-            # The network has scores of the held-out texts alone.
-            index = np.flatnonzero(usable_texts(valid.sides, valid.targets))
-            pooled = state.raw_scores(valid.sides)[index]
-            targets = valid.targets[index]
+        if state.metadata.sets:
+            # The network has scores of the held-out texts alone, which come first.
+            pooled[: len(valid.targets)] = state.raw_scores(valid.sides)
         state.choose_thresholds(state.model_name, pooled, targets)
     return costs
 

@@ -71,6 +71,8 @@ def require_torch(name: str) -> None:
 
 INSTALL = 'pip install "ensue[torch]"'
 """The command that installs torch with ensue."""
+WITHOUT_TORCH = f"PyTorch is not installed, so best chooses among the baselines and trains no network; {INSTALL}"
+"""Warning of a training of ``best`` without torch."""
 
 
 def is_imported(name: str) -> bool:

@@ -16,7 +16,6 @@ import typer
 from ensue.cli import display
 from ensue.cli.options import Folder, Json, Own
 from ensue.errors import DataError, FolderInUseError, SettingError
-from ensue.lazy import require_torch
 from ensue.lines import plural, without_credentials
 from ensue.registry import task_of
 from ensue.settings import parse
@@ -58,8 +57,7 @@ def stream(
     if not TASKS[task := task_of(folder)].streamed:
         streamed = " and ".join(name for name, known_task in TASKS.items() if known_task.streamed)
         raise SettingError(f"{folder}: is of task {task}; only task {streamed} can be trained on a stream")
-    require_torch("ensue stream")
-    from ensue import figures  # torch and plotly
+    from ensue import figures  # plotly
     from ensue.stream.brokers import open_source
     from ensue.stream.engine import Stream
     from ensue.stream.state import StreamSettings

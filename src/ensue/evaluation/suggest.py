@@ -141,7 +141,7 @@ class NextQueries(Examples[SuggestPredictor, ScoredSuggestions]):
         self.units: Index = np.repeat(np.arange(self.num_units), np.maximum(self.sessions.lengths - 1, 0))
         # Targets are sorted by session: the index of a target within its session.
         self.position: Index = np.arange(len(targets)) - np.searchsorted(self.units, self.units)
-        self.is_in_training = np.isin(prints(self.sessions), self.first.train_prints.numpy())
+        self.is_in_training = np.isin(prints(self.sessions), self.first.train_prints)
 
     def score(self, predictor: SuggestPredictor, component: str | None = None) -> ScoredSuggestions:
         """Suggest for every target by a predictor, or by one of its baselines."""

@@ -373,8 +373,7 @@ def remove_hashes(
     former = as_array(state.train_prints)
     # A hash that other records share stays: their data was trained on as well.
     remaining = np.setdiff1d(former, np.setdiff1d(removed, others))
-    is_array = isinstance(state.train_prints, np.ndarray)
-    state.train_prints = remaining if is_array else torch.from_numpy(remaining)
+    state.train_prints = remaining
     forgotten.add(TABLES, f"fingerprints of {records}", len(former) - len(remaining))
     return bool(np.isin(former, np.concatenate([removed, others])).all())
 

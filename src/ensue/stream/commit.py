@@ -23,13 +23,11 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
-
-import torch
-from torch import Tensor, nn
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from ensue.data.histories import Histories, Ids, Times
 from ensue.errors import ModelFolderError, SettingError
+from ensue.lazy import lazy
 from ensue.learning.state import Count, module_of
 from ensue.lines import one_line, plural
 from ensue.nn.validation import Array, require_ids, require_number, require_table
@@ -53,8 +51,16 @@ from ensue.stream.sessions import Chunk, HistoryTable, PartitionSessions, Sessio
 from ensue.stream.state import StreamCounts, StreamState
 from ensue.tasks.next import update
 from ensue.tasks.next.state import NextMetadata, NextState
-from ensue.training.optimizer import FIELDS, RowAdam, by_row, optimizer_tensors
 from ensue.vocabulary import FIRST
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
+
+    from ensue.training import optimizer as optimizers
+else:
+    torch = lazy("torch")
+    optimizers = lazy("ensue.training.optimizer")
 
 FILES = STATE, TENSORS = "stream.json", "stream.safetensors"
 CARD = "\n## Trained on a stream\n"
@@ -439,7 +445,7 @@ class Changes:
 
     def __init__(self, state: NextState) -> None:
         self.state = state
-        assert isinstance(state.optimizer, RowAdam)
+        assert isinstance(state.optimizer, optimizers.RowAdam)
         self._touched = state.optimizer.touched = {}
         self._num_ids = len(state.vocabulary)
 
@@ -454,15 +460,15 @@ class Changes:
         """New values since the last commit, and tensors to apply by :func:`apply_changes`; a new list begins."""
         module = module_of(self.state.network)
         assert self.state.optimizer is not None
-        moments = optimizer_tensors(module, self.state.optimizer)
-        tables = by_row(module)
+        moments = optimizers.optimizer_tensors(module, self.state.optimizer)
+        tables = optimizers.by_row(module)
         fresh = torch.arange(self._num_ids, len(self.state.vocabulary))
         tensors: dict[str, Tensor] = {}
         for name, parameter in module.named_parameters():
             fields = {"": parameter.detach()}
             if f"{name}.step" in moments:
                 tensors[f"whole.{name}.step"] = moments[f"{name}.step"]
-                fields |= {f".{field}": moments[f"{name}.{field}"] for field in FIELDS[1:]}
+                fields |= {f".{field}": moments[f"{name}.{field}"] for field in optimizers.FIELDS[1:]}
             # Small or dense tensors are written whole.
             if parameter not in tables:
                 tensors |= {f"whole.{name}{field}": tensor for field, tensor in fields.items()}
@@ -477,7 +483,6 @@ class Changes:
         return values, {name: tensor.detach().cpu() for name, tensor in tensors.items()}
 
 
-@torch.no_grad()
 def apply_changes(state: NextState, tensors: Mapping[str, Tensor]) -> None:
     """Put rows, moments and small tensors of a commit in their places; new values have been added before.
 
@@ -487,41 +492,47 @@ def apply_changes(state: NextState, tensors: Mapping[str, Tensor]) -> None:
     module = module_of(state.network)
     optimizer = state.optimizer
     assert optimizer is not None
-    parameters = dict(module.named_parameters())
-    for name, parameter in parameters.items():
-        moments = optimizer.state[parameter]
-        if f"whole.{name}.step" in tensors:
-            moments["step"] = tensors[f"whole.{name}.step"].clone()
-            require_table(f"{name}.step", moments["step"], torch.float32, ())
-            require_number(f"{name}.step", moments["step"], math.inf)
-        for suffix in ("", *(f".{moment}" for moment in FIELDS[1:])):
-            full = tensors.get(f"whole.{name}{suffix}")
-            rows = tensors.get(f"rows.{name}{suffix}")
-            if full is None and rows is None:
-                continue
-            target = parameter.data if not suffix else moments.setdefault(suffix[1:], torch.zeros_like(parameter))
-            if full is not None:
-                require_table(f"whole.{name}{suffix}", full, target.dtype, target.shape)
-                # In place: the optimiser and the index hold references to these tensors.
-                target.copy_(full)
-            elif rows is not None:
-                ids = tensors[f"ids.{name}"]
-                require_table(f"ids.{name}", ids, torch.int64, [None])
-                require_ids(f"ids.{name}", ids, len(target))
-                require_table(f"rows.{name}{suffix}", rows, target.dtype, (len(ids), *target.shape[1:]))
-                target.index_copy_(0, ids.to(target.device), rows.to(target.device))
-        # setdefault above made an empty state for a parameter that was never moved.
-        if not moments:
-            del optimizer.state[parameter]
+    with torch.no_grad():
+        for name, parameter in module.named_parameters():
+            moments = optimizer.state[parameter]
+            _apply(name, parameter, moments, tensors)
+            # An empty state was made for a parameter that was never moved.
+            if not moments:
+                del optimizer.state[parameter]
+
+
+def _apply(name: str, parameter: Tensor, moments: dict[str, Tensor], tensors: Mapping[str, Tensor]) -> None:
+    """Put the part of a commit that is of one parameter, weights and moments, in its place."""
+    if f"whole.{name}.step" in tensors:
+        moments["step"] = tensors[f"whole.{name}.step"].clone()
+        require_table(f"{name}.step", moments["step"], torch.float32, ())
+        require_number(f"{name}.step", moments["step"], math.inf)
+    for suffix in ("", *(f".{moment}" for moment in optimizers.FIELDS[1:])):
+        full = tensors.get(f"whole.{name}{suffix}")
+        rows = tensors.get(f"rows.{name}{suffix}")
+        if full is None and rows is None:
             continue
-        if moments.keys() != set(FIELDS):
-            raise ValueError(f"{name} lacks moments of the optimiser")
-        require_number(f"{name}.exp_avg_sq", moments["exp_avg_sq"], math.inf)
+        target = parameter.data if not suffix else moments.setdefault(suffix[1:], torch.zeros_like(parameter))
+        if full is not None:
+            require_table(f"whole.{name}{suffix}", full, target.dtype, target.shape)
+            # In place: the optimiser and the index hold references to these tensors.
+            target.copy_(full)
+        elif rows is not None:
+            ids = tensors[f"ids.{name}"]
+            require_table(f"ids.{name}", ids, torch.int64, [None])
+            require_ids(f"ids.{name}", ids, len(target))
+            require_table(f"rows.{name}{suffix}", rows, target.dtype, (len(ids), *target.shape[1:]))
+            target.index_copy_(0, ids.to(target.device), rows.to(target.device))
+    if not moments:
+        return
+    if moments.keys() != set(optimizers.FIELDS):
+        raise ValueError(f"{name} lacks moments of the optimiser")
+    require_number(f"{name}.exp_avg_sq", moments["exp_avg_sq"], math.inf)
 
 
 def large_by_rows(module: nn.Module, min_bytes: int) -> bool:
     """Return whether weights and moments are at least that large, and nearly all in tables updated by rows."""
-    tables = by_row(module)
+    tables = optimizers.by_row(module)
     sizes = [(parameter.nbytes, parameter in tables) for parameter in module.parameters()]
     total, dense = sum(size for size, _ in sizes), sum(size for size, sparse in sizes if not sparse)
     # 3: weights and two moments. Dense parts are written in every commit, so they may be an eighth, or 1 MB.

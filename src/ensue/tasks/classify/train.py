@@ -13,7 +13,7 @@ import polars as pl
 from ensue.data.texts import Texts, hold_out_texts
 from ensue.data.texts.labels import require_known
 from ensue.errors import DataError, SettingError
-from ensue.lazy import lazy
+from ensue.lazy import INSTALL, has_torch, lazy
 from ensue.learning.life import Example, Split, of_texts
 from ensue.lines import plural
 from ensue.settings import require_encoder, require_file
@@ -47,6 +47,8 @@ else:
 
 DOCUMENT_WORDS, DOCUMENT_SENTENCES = 64, 3
 """Texts of more words and sentences than this on average are documents."""
+WITHOUT_TORCH = f"PyTorch is not installed, so tfidf is trained instead of a blend with a network; {INSTALL}"
+"""Note of a training of ``best`` without torch."""
 
 
 def split(state: ClassifyState, data: Texts, valid: Texts | None) -> Split[Texts]:
@@ -56,6 +58,10 @@ def split(state: ClassifyState, data: Texts, valid: Texts | None) -> Split[Texts
         require_encoder(state.encoder.name)
     require_labels(data, "training data")
     data, spelling_notes = data.join_spellings()
+    if len(state.names) > 1 and not has_torch():
+        state.names = ("tfidf",)
+        state.select_model("tfidf")
+        spelling_notes = (*spelling_notes, WITHOUT_TORCH)
     # Given validation data, nothing is held out.
     train = data
     rule = ""
@@ -75,6 +81,8 @@ def split(state: ClassifyState, data: Texts, valid: Texts | None) -> Split[Texts
 def train(state: ClassifyState, split: Split[Texts], checkpoint: Checkpoint) -> Generator[Report, None, Split[Texts]]:
     """Fit vocabulary and baselines, then the network, then what held-out texts decide."""
     assert split.valid is not None
+    if WITHOUT_TORCH in split.notes:
+        yield Report("fit", 0, 0, 0, 0, 0.0, 0.0, note=f"warning: {WITHOUT_TORCH}")
     _fit_vocabulary(state, split.train if state.schedule is not None or split.full is None else split.full)
     state.metadata.notes += split.notes
     data = FoldedTexts.of(state, split.train)

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from ensue import metrics
 from ensue.data.histories import Histories, Index, append_histories, dated, hold_out, is_later
 from ensue.errors import DataError, SettingError
-from ensue.lazy import INSTALL, has_torch, lazy
+from ensue.lazy import WITHOUT_TORCH, has_torch, lazy
 from ensue.learning.life import USED, Example, Split, of_history, train_network
 from ensue.learning.state import module_of
 from ensue.lines import quoted
@@ -69,7 +69,6 @@ CONTINUED_RATE = 0.5
 MAX_RESTARTED = 2_000_000
 """Steps times items up to which a refit always starts again: it takes seconds, and follows new items more closely."""
 CASCADES = "cascade-blend"
-WITHOUT_TORCH = "PyTorch is not installed, so best chooses among the baselines and trains no network"
 IMPROVING = "best epoch was the last one; consider more epochs (--set epochs=N)"
 """Note on a training that ended while its metric still improved."""
 
@@ -130,7 +129,7 @@ def train(
         baseline_gains = {name: _gains(state, sample, name) for name in state.counting}
     if not has_torch():
         names = []
-        yield Report("fit", 0, 0, 0, 0, 0.0, 0.0, note=f"warning: {WITHOUT_TORCH}; {INSTALL}")
+        yield Report("fit", 0, 0, 0, 0, 0.0, 0.0, note=f"warning: {WITHOUT_TORCH}")
     for name in names:
         state.select_model(name)
         stage, file = (f"fit {name}", checkpoint.sibling(f"-{name}")) if len(names) > 1 else ("fit", checkpoint)

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
-import torch
-from torch import Tensor
 
 from ensue.answers import Answer, Attribution, Choice, QueryExplanation
 from ensue.data.histories import Histories, Index
 from ensue.errors import SettingError
+from ensue.lazy import lazy
 from ensue.learning.state import evaluating, require_trained
 from ensue.metrics import Floats
 from ensue.records import History, as_tuple
@@ -27,9 +27,17 @@ from ensue.tasks.suggest.batch import PADDING, UNKNOWN, QueryBatch, pad
 from ensue.tasks.suggest.catalogue import RERANKER
 from ensue.tasks.suggest.dataset import spell_out
 from ensue.tasks.suggest.infer import GROUP, clean, clean_prefix, ranked, spelled
-from ensue.tasks.suggest.model import score
 from ensue.tasks.suggest.state import SuggestState
 from ensue.vocabulary import FIRST
+
+if TYPE_CHECKING:  # need torch
+    import torch
+    from torch import Tensor
+
+    from ensue.tasks.suggest import model
+else:
+    torch = lazy("torch")
+    model = lazy("ensue.tasks.suggest.model")
 
 MAX_K = 1000
 """Suggestions that can be asked for: the search keeps as many beams, and each has states of its own."""
@@ -241,7 +249,7 @@ def _order(state: SuggestState, batch: QueryBatch, candidates: Tensor) -> Tensor
     """(rows, choices) what the network alone would order suggestions by."""
     network = evaluating(state.network)
     lengths = (candidates != PADDING).sum(2) + 1
-    scores = score(network.writer, network.encode(batch), candidates)
+    scores = model.score(network.writer, network.encode(batch), candidates)
     return (scores.double() / lengths**state.shared.exponent).cpu()
 
 

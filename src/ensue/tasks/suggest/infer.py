@@ -11,14 +11,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
-import torch
 
 from ensue.data.histories import Histories
 from ensue.data.queries.rules import Normalisation, normalise, normalise_ascii
 from ensue.errors import SettingError
+from ensue.lazy import lazy
 from ensue.learning.state import evaluating
 from ensue.learning.vectors import VectorTable
 from ensue.metrics import Floats
@@ -27,14 +28,21 @@ from ensue.tasks.suggest.baselines.shares import SOURCES
 from ensue.tasks.suggest.batch import PADDING, UNKNOWN, QueryBatch, pad
 from ensue.tasks.suggest.candidates import ALL_FEATURES, NETWORK, CandidateRows, Mask, features, first_of_each, shares
 from ensue.tasks.suggest.catalogue import RERANKER
-from ensue.tasks.suggest.decoding import beam_search
 from ensue.tasks.suggest.ensembles.consensus import order as by_consensus
 from ensue.tasks.suggest.lookup import LookedUp, look_up
 from ensue.tasks.suggest.metadata import SuggesterMetadata
-from ensue.tasks.suggest.model import score
 from ensue.tasks.suggest.similarity import SIMILAR
 from ensue.tasks.suggest.state import SuggestState
 from ensue.vocabulary import FIRST
+
+if TYPE_CHECKING:  # need torch
+    import torch
+
+    from ensue.tasks.suggest import decoding, model
+else:
+    torch = lazy("torch")
+    decoding = lazy("ensue.tasks.suggest.decoding")
+    model = lazy("ensue.tasks.suggest.model")
 
 GROUP = 64
 """Sessions that are answered at once."""
@@ -159,15 +167,24 @@ def consider(state: SuggestState, sessions: Histories, k: int, prefixes: Sequenc
     considered = []
     for rows in groups:
         numbers = rows.tolist()
-        batch = pad([tokens[row] for row in numbers]).to(state.device)
-        considered.append(_consider(state, sessions.select(rows), batch, k, [prefixes[row] for row in numbers]))
+        group_tokens = [tokens[row] for row in numbers]
+        group_prefixes = [prefixes[row] for row in numbers]
+        considered.append(_consider(state, sessions.select(rows), group_tokens, k, group_prefixes))
     return CandidateRows.join(considered, groups)
 
 
 def _consider(
-    state: SuggestState, sessions: Histories, batch: QueryBatch, k: int, prefixes: Sequence[str]
+    state: SuggestState, sessions: Histories, tokens: Sequence[list[list[int]]], k: int, prefixes: Sequence[str]
 ) -> CandidateRows:
-    """Return the candidates of a few sessions: first those written, then those looked up, which the network scores."""
+    """Return the candidates of a few sessions: first those written, then those looked up, which the network scores.
+
+    Args:
+        state: trained.
+        sessions: none of them is empty.
+        tokens: of the latest queries of each, see :func:`spelled`.
+        k: number of suggestions.
+        prefixes: the text in the search box of each.
+    """
     following = state.following
     typed = [record.values for record in sessions.records()]
     memory = None
@@ -175,6 +192,7 @@ def _consider(
     # What the user typed already is no suggestion, unless repeats are allowed.
     excluded = [set() if state.shared.repeats else {*values} for values in typed]
     if state.schedule is not None and len(sessions):
+        batch = pad(tokens).to(state.device)
         with torch.no_grad():
             memory = evaluating(state.network).encode(batch)
         written = [
@@ -191,7 +209,7 @@ def _consider(
     ]
     # One flat list for all sessions: first all that was written, then all of the log.
     texts = [*chain.from_iterable(written), *chain.from_iterable(added)]
-    tokens = state.search_rules().spelling(texts[sum(num_written) :])
+    added_tokens = state.search_rules().spelling(texts[sum(num_written) :])
     pairs = [pair for pool in written for pair in pool.values()]
     owners = np.concatenate(
         [np.repeat(np.arange(len(typed)), sizes) for sizes in (num_written, [*map(len, added)])]
@@ -202,10 +220,10 @@ def _consider(
     candidates = CandidateRows(
         owners=owners,
         texts=np.array(texts, np.object_),
-        totals=np.array([total for total, _ in pairs] + [0.0] * len(tokens), np.float64),
-        lengths=np.array([length for _, length in pairs] + [len(ids) + 1 for ids in tokens], np.int64),
+        totals=np.array([total for total, _ in pairs] + [0.0] * len(added_tokens), np.float64),
+        lengths=np.array([length for _, length in pairs] + [len(ids) + 1 for ids in added_tokens], np.int64),
         written=np.arange(len(texts)) < len(pairs),
-        unknown=np.array([0] * len(pairs) + [ids.count(UNKNOWN) for ids in tokens], np.int64),
+        unknown=np.array([0] * len(pairs) + [ids.count(UNKNOWN) for ids in added_tokens], np.int64),
         ranks=nothing - 1 if counts is None else counts.ranks(owners, queries),
         followed=nothing if counts is None else counts.followed(owners, queries),
         counts=np.append(following.totals, 0)[queries],
@@ -279,7 +297,7 @@ def _write(
     typed_prefix = (
         rules.prefixes.read([stem + prefix if prefix else "" for prefix in prefixes]) if any(prefixes) else None
     )
-    suggestions = beam_search(
+    suggestions = decoding.beam_search(
         state.network.writer, memory, batch, state.shared.search(k), banned=rules.banned, typed=typed_prefix
     )
     lengths = (suggestions.tokens != PADDING).sum(2).tolist()
@@ -325,7 +343,7 @@ def _score(state: SuggestState, memory: object, candidates: CandidateRows, num_s
     ends = np.cumsum(sizes).tolist()
     lists = pad([tokens[low:high] for low, high in pairwise([0, *ends])]).words
     with torch.no_grad():
-        sums = score(state.network.writer, memory, lists.to(state.device)).numpy(force=True)
+        sums = model.score(state.network.writer, memory, lists.to(state.device)).numpy(force=True)
     # (sessions, choices) log-probabilities, of which the first ``sizes`` of each row are of candidates.
     totals = candidates.totals.copy()
     totals[unscored] = sums[np.arange(sums.shape[1]) < sizes[:, None]]

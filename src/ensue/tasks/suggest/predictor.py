@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
-import torch
-from torch import Tensor
 
 from ensue.answers import Answer, QueryExplanation
 from ensue.arguments import require_records
@@ -52,7 +51,7 @@ class FittedSuggester:
     floor: Floor
     tokenizer: QueryTokenizer
     retrieval: Retrieval
-    train_prints: Annotated[Tensor, torch.int32]
+    train_prints: npt.NDArray[np.int32]
 
     def __post_init__(self) -> None:
         """Check the shape of the hashes.
@@ -60,7 +59,7 @@ class FittedSuggester:
         Raises:
             ValueError: it is another.
         """
-        require_table("train_prints", self.train_prints, torch.int32, [None])
+        require_table("train_prints", self.train_prints, np.int32, [None])
 
 
 def collect(state: SuggestState) -> FittedSuggester:
@@ -164,7 +163,7 @@ class SuggestPredictor(SuggestState):
         self.rules = None
         steps = shared_steps(data, floor)
         # Old and new pairs, each once and sorted.
-        self.train_prints = torch.from_numpy(np.union1d(self.train_prints.numpy(), prints(steps)))
+        self.train_prints = np.union1d(self.train_prints, prints(steps))
         metadata = self.metadata
         metadata.updates += 1
         metadata.sessions += len(data)

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from itertools import chain
-from typing import NamedTuple
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from ensue.data.queries.tokens import QueryTokenizer
+from ensue.lazy import lazy
 from ensue.tasks.suggest.batch import FIRST, UNKNOWN
-from ensue.tasks.suggest.prefix import PrefixRule
 from ensue.tasks.suggest.privacy import Floor
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from ensue.tasks.suggest import prefix
+else:
+    torch = lazy("torch")
+    prefix = lazy("ensue.tasks.suggest.prefix")
 
 MAX_TEXTS = 200_000
 """Texts and words whose tokens are cached; then all are computed again."""
@@ -47,24 +54,31 @@ class Spelling:
         return [self.texts[text] for text in texts]
 
 
-class GenerationRules(NamedTuple):
-    """Constraints on generated tokens.
+class GenerationRules:
+    """Constraints on generated tokens; what only a network needs is made when a network first asks for it.
+
+    Args:
+        floor: what may be shown.
+        tokenizer: splits texts into the tokens that are generated.
 
     Attributes:
-        banned: (ids,) True for tokens that no text which may be shown can hold.
-        prefixes: which tokens continue a text.
         spelling: the tokens of what is typed and looked up.
     """
 
-    banned: Tensor
-    prefixes: PrefixRule
-    spelling: Spelling
+    def __init__(self, floor: Floor, tokenizer: QueryTokenizer) -> None:
+        self.floor = floor
+        self.tokenizer = tokenizer
+        self.spelling = Spelling(tokenizer)
 
-    @classmethod
-    def of(cls, floor: Floor, tokenizer: QueryTokenizer) -> GenerationRules:
-        """The rules of a floor and of the tokens it is written in."""
-        banned = torch.from_numpy(~floor.word_ids_allowed(tokenizer))
-        return cls(banned, PrefixRule(spellings(tokenizer)), Spelling(tokenizer))
+    @cached_property
+    def banned(self) -> Tensor:
+        """(ids,) True for tokens that no text which may be shown can hold."""
+        return torch.from_numpy(~self.floor.word_ids_allowed(self.tokenizer))
+
+    @cached_property
+    def prefixes(self) -> prefix.PrefixRule:
+        """Which tokens continue a text."""
+        return prefix.PrefixRule(spellings(self.tokenizer))
 
 
 def spellings(tokenizer: QueryTokenizer) -> list[bytes]:

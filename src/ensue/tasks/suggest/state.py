@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import fields, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
-import torch
 
 from ensue.data.histories import Histories
 from ensue.data.queries import Queries
@@ -23,7 +24,6 @@ from ensue.tasks.suggest.candidates import MIXED
 from ensue.tasks.suggest.catalogue import BEST, MODELS, RERANKED, RERANKER, SHARED
 from ensue.tasks.suggest.dataset import Sessions, Spelled, spell_out
 from ensue.tasks.suggest.metadata import SuggesterMetadata
-from ensue.tasks.suggest.model import QueryNetwork
 from ensue.tasks.suggest.privacy import Floor, people_of
 from ensue.tasks.suggest.rules import GenerationRules
 from ensue.tasks.suggest.settings import (
@@ -36,8 +36,11 @@ from ensue.tasks.suggest.settings import (
 from ensue.tasks.suggest.similarity import Similarity
 from ensue.vocabulary import FIRST
 
+if TYPE_CHECKING:  # needs torch
+    from ensue.tasks.suggest.model import QueryNetwork
 
-class SuggestState(State[QueryNetwork]):
+
+class SuggestState(State["QueryNetwork"]):
     """A query suggester: see :class:`~ensue.learning.state.State` for its arguments."""
 
     task = "suggest"
@@ -70,7 +73,7 @@ class SuggestState(State[QueryNetwork]):
         self.metadata: SuggesterMetadata = SuggesterMetadata(
             sessions=0, queries=0, distinct=0, tokens=0, normalisation="plain", notes=[]
         )
-        self.train_prints = torch.zeros(0, dtype=torch.int32)
+        self.train_prints: npt.NDArray[np.int32] = np.zeros(0, np.int32)
         """(distinct pairs of queries,) hashes, by which test pairs among the training data are detected."""
         self.rules: GenerationRules | None = None
         """The tokens that the search may write, made by :meth:`search_rules`."""
@@ -134,7 +137,7 @@ class SuggestState(State[QueryNetwork]):
     def search_rules(self) -> GenerationRules:
         """Return the rules of the search; made once."""
         if self.rules is None:
-            self.rules = GenerationRules.of(self.floor, self.tokenizer)
+            self.rules = GenerationRules(self.floor, self.tokenizer)
         return self.rules
 
     def windows(self, sessions: Histories) -> Sessions:

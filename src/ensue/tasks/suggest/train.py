@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
-import torch
 
 from ensue.data.histories import append_histories, dated, is_later
 from ensue.data.queries import Queries, hold_out_queries, require_pairs
@@ -15,6 +15,7 @@ from ensue.data.queries.rules import normalise
 from ensue.data.queries.tokens import SPECIAL, Kind, QueryTokenizer
 from ensue.data.scripts import UNSPACED
 from ensue.errors import DataError
+from ensue.lazy import WITHOUT_TORCH, has_torch, lazy, require_torch
 from ensue.learning.life import USED, Example, Split, of_history, train_network
 from ensue.lines import plural
 from ensue.records import History
@@ -26,9 +27,16 @@ from ensue.tasks.suggest.metadata import SuggesterMetadata
 from ensue.tasks.suggest.privacy import bounded, people_of, prints, shared_steps
 from ensue.tasks.suggest.state import SuggestState
 from ensue.training.checkpoint import Checkpoint
-from ensue.training.loop import mean_loss
 from ensue.training.report import Report
 from ensue.vocabulary import FIRST
+
+if TYPE_CHECKING:
+    import torch
+
+    from ensue.training import loop
+else:
+    torch = lazy("torch")
+    loop = lazy("ensue.training.loop")
 
 LEARNED_ORDER = (
     "found_in_pool", "mixture", "mix", "shortlist", "validation_mrr", "word_cost", "validation_bleu",
@@ -43,6 +51,8 @@ MAX_SHARE = 1 / 3
 
 def split(state: SuggestState, data: Queries, valid: Queries | None) -> Split[Queries]:
     """Return the file's own parts, or hold out the sessions that begin last."""
+    if state.schedule is not None and not (state.chooses and state.shared.retrieved):
+        require_torch(f"model {state.model_name}")
     require_pairs(data, "training data")
     data = bounded(data, state.shared.min_users)
     names = set(data.parts.unique()) if len(data.parts) else set()
@@ -102,6 +112,8 @@ def train(
     count_based = None
     # Counting all sessions is cheap next to a network, and may show that none is worth training.
     if state.chooses and state.shared.retrieved:
+        if not has_torch():
+            yield Report("fit", 0, 0, 0, 0, 0.0, 0.0, note=f"warning: {WITHOUT_TORCH}")
         full = split.train if split.full is None else split.full
         learn_words(state, full)
         if not _is_network_worthwhile(state, full):
@@ -159,7 +171,7 @@ def example(state: SuggestState, valid: Queries, index: int) -> Example | None:
 def _is_network_worthwhile(state: SuggestState, data: Queries) -> bool:
     """Learn a ranking without a network; unless a network may be better, the best such model is the result."""
     leader, is_better = learn_counted_order(state, data)
-    if is_better and state.model_name != RERANKER and len(state.windows(shared_steps(data, state.floor))):
+    if is_better and has_torch() and state.model_name != RERANKER and len(state.windows(shared_steps(data, state.floor))):
         return True
     state.metadata.held_out = f"each fifth of {len(data):,} sessions, scored by counts of the others"
     _settle(state, leader, state.metadata if leader == RERANKER else None, "the ranking model")
@@ -230,7 +242,7 @@ def learn_words(state: SuggestState, data: Queries) -> None:
     state.tokenizer = QueryTokenizer.fit(
         common, counts, kind=_kind(settings.tokens, common), min_count=settings.min_count, size=settings.vocabulary_size
     )
-    state.train_prints = torch.from_numpy(np.unique(prints(shared_steps(data, floor))))
+    state.train_prints = np.unique(prints(shared_steps(data, floor)))
     used = values.gather(np.unique(histories.ids).astype(np.int64) - FIRST)
     state.metadata = SuggesterMetadata(
         sessions=len(data),
@@ -304,11 +316,11 @@ def _train(
     yield from train_network(
         state,
         data,
-        None if watched is None else lambda: mean_loss(network, watched, CELLS),
+        None if watched is None else lambda: loop.mean_loss(network, watched, CELLS),
         schedule,
         arrays=[*data.arrays(), *(watched.arrays() if watched is not None else ())],
         checkpoint=checkpoint,
         stage=stage,
     )
     if watched is not None:
-        state.metadata.validation_loss = mean_loss(network, watched, CELLS)
+        state.metadata.validation_loss = loop.mean_loss(network, watched, CELLS)

@@ -18,7 +18,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import polars as pl
-import torch
 
 from ensue.data.histories import Histories, Ids, Index, distinct_texts, ranges
 from ensue.data.queries.rows import WORDS, words_of
@@ -76,7 +75,7 @@ class Retrieval:
         self.co_occurrence.require_size("co_occurrence", num_queries, num_queries)
         self.after.by_word.require_size("after.by_word", num_words, num_queries)
         self.after.by_turn.require_size("after.by_turn", TURNS, num_queries)
-        require_table("topics", self.topics, torch.float32, [num_words if len(self.topics) else 0, None])
+        require_table("topics", self.topics, np.float32, [num_words if len(self.topics) else 0, None])
         require_number("topics", self.topics, 1.001, -1.001)  # vectors of length 1
         self.shares = scaled(self.co_occurrence, self.following.totals)
         lists = self.following.queries.str.extract_all(WORDS)

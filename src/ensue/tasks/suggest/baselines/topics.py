@@ -10,11 +10,12 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 import polars as pl
-import torch
 
-from ensue.data.histories import Histories
+from ensue.data.histories import Histories, Index
 from ensue.data.queries.rows import WORDS
+from ensue.metrics import Floats
 from ensue.tasks.suggest.baselines.table import Crowd
+from ensue.text.sparse import sparse_rows
 from ensue.vocabulary import FIRST, Vocabulary
 
 Vectors = npt.NDArray[np.float32]
@@ -56,7 +57,7 @@ def word_vectors(sessions: Histories, words: Vocabulary, crowd: Crowd | None = N
     counts = together["len"].to_numpy().astype(np.float64)
     information = np.log(counts * len(recent) / (totals[first] * totals[second])) * counts / (counts + 1)
     positive = information > 0
-    return _decomposed(np.stack([first, second])[:, positive], information[positive], len(words) - FIRST)
+    return _decomposed(first[positive], second[positive], information[positive], len(words) - FIRST)
 
 
 def moved(vectors: Vectors, words: Vocabulary, others: Vocabulary) -> Vectors:
@@ -68,18 +69,25 @@ def moved(vectors: Vectors, words: Vocabulary, others: Vocabulary) -> Vectors:
     return extended
 
 
-def _decomposed(cells: npt.NDArray[np.int64], values: npt.NDArray[np.float64], size: int) -> Vectors:
-    """(size, dimensions) of a symmetric matrix (size, size) with few cells."""
+def _decomposed(first: Index, second: Index, values: Floats, size: int) -> Vectors:
+    """Return the (size, dimensions) vectors of a symmetric matrix (size, size) with few cells, by randomised subspace iteration.
+
+    Args:
+        first: (cells,) rows, not decreasing.
+        second: (cells,) columns.
+        values: (cells,).
+        size: of the matrix.
+    """
     dimensions = min(DIMENSIONS, size)
     if not len(values):
         return np.zeros((size, dimensions), np.float32)
-    matrix = torch.sparse_coo_tensor(
-        torch.from_numpy(cells), torch.from_numpy(values), (size, size), check_invariants=True
-    )
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        singular_vectors, strengths, _ = torch.svd_lowrank(matrix.coalesce(), dimensions, niter=_POWER)
-    vectors = (singular_vectors * strengths.sqrt()).numpy()
+    matrix = sparse_rows(first, second, values, (size, size))
+    # The matrix is symmetric, so that two products are one power of A A'; QR keeps the columns apart.
+    basis = np.linalg.qr(matrix @ np.random.default_rng(0).standard_normal((size, dimensions)))[0]
+    for _ in range(2 * _POWER):
+        basis = np.linalg.qr(matrix @ basis)[0]
+    singular_vectors, strengths, _ = np.linalg.svd((matrix @ basis).T, full_matrices=False)
+    vectors = (basis @ singular_vectors) * np.sqrt(strengths)
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     # Rounded, because the last digits of a decomposition depend on the machine.
     rounded: Vectors = np.round(vectors / np.maximum(lengths, 1e-9), 5).astype(np.float32)

@@ -1,4 +1,4 @@
-"""Without PyTorch, baselines of task next are fitted, scored and asked; networks are refused in one line."""
+"""Without PyTorch, the baselines of every task work from the command line; networks are refused in one line."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ import pytest
 from ensue import History
 from ensue.data.histories import Histories
 from ensue.lazy import INSTALL, WITHOUT_TORCH
+from ensue.tasks.classify.train import WITHOUT_TORCH as TFIDF_INSTEAD
 from ensue.tasks.next.catalogue import COUNTING
 from ensue.tasks.next.predictor import NextPredictor
+from ensue.tasks.suggest.catalogue import COUNTING as SUGGEST
 
 PROGRAM = """
 import contextlib, io, json, sys
@@ -77,20 +79,97 @@ def test_best_chooses_among_the_baselines(folder: Path) -> None:
     assert json.loads((folder / "best" / "settings.json").read_text())["model"] == "markov"
 
 
-def test_networks_are_refused_in_one_line(folder: Path) -> None:
+@pytest.fixture
+def tables(folder: Path) -> Path:
+    """Queries that follow each other, texts with a label, and posts about stories."""
+    steps = ("shoes", "hats", "boots")
+    typed = [
+        (user, 1000 + 10 * step, f"{('red', 'blue')[user % 2]} {steps[step]}")
+        for user in range(40)
+        for step in range(3)
+    ]
+    rows = "".join(f"u{user},{time + 10_000 * user},{query}\n" for user, time, query in typed)
+    (folder / "searches.csv").write_text(f"user,time,query\n{rows}")
+    rows = "".join(f"{('good', 'bad')[row % 2]} film w{row % 7},{row % 2}\n" for row in range(60))
+    (folder / "texts.csv").write_text(f"text,label\n{rows}")
+    stories = [{"id": f"a{story}", "text": f"the story of place{story} and name{story}."} for story in range(12)]
+    posts = [
+        {"id": f"p{row}", "text": f"look at name{row % 12} w{row % 5}", "about": [f"a{row % 12}"]} for row in range(60)
+    ]
+    for name, records in (("stories", stories), ("posts", posts)):
+        (folder / f"{name}.jsonl").write_text("".join(f"{json.dumps(record)}\n" for record in records))
+    return folder
+
+
+def test_every_task_works_with_its_best_baseline(tables: Path) -> None:
+    results = run(
+        tables,
+        "fit suggest searches.csv -o suggest",
+        "fit classify texts.csv -o classify",
+        "fit link posts.jsonl --articles stories.jsonl -o link",
+        "update suggest searches.csv",
+        "update classify texts.csv",
+        "evaluate suggest searches.csv --json",
+        "evaluate classify texts.csv --json",
+        "predict suggest searches.csv --json",
+        "predict classify texts.csv --json",
+        "predict link posts.jsonl --json",
+    )
+    assert [(code, errors) for code, _, errors in results if code] == []
+    for (_, output, errors), warning in zip(results, (WITHOUT_TORCH, TFIDF_INSTEAD, ""), strict=False):
+        assert (f"warning: {warning}" in output + errors) == bool(warning)
+    assert [json.loads((tables / name / "settings.json").read_text())["model"] for name in ("suggest", "classify")] == [
+        "reranker", "tfidf",
+    ]  # fmt: skip
+    for (_, output, _), metric in zip(results[5:7], ("mrr@10", "accuracy"), strict=True):
+        assert json.loads(output)["rows"][0][metric] > 0.8
+    values = [json.loads(output.splitlines()[0])["choices"][0]["value"] for _, output, _ in results[7:]]
+    assert values == ["blue boots", "0", "a0"]
+
+
+def test_baselines_of_suggest_need_no_torch(tables: Path) -> None:
+    commands = [
+        command
+        for model in SUGGEST
+        for command in (
+            f"fit suggest searches.csv -o {model} --model {model}",
+            f"predict {model} searches.csv --json",
+            f"update {model} searches.csv",
+        )
+    ]
+    assert [code for code, *_ in run(tables, *commands)] == [0] * len(commands)
+
+
+def test_a_baseline_is_trained_on_a_stream(folder: Path) -> None:
+    events = [{"session": f"v{row // 3}", "item": f"i{row % 9}", "time": 9_000_000 + 5 * row} for row in range(90)]
+    (folder / "events.jsonl").write_text("".join(f"{json.dumps(event)}\n" for event in events))
+    fitted, streamed = run(folder, "fit next log.csv -o vsknn --model vsknn", "stream vsknn events.jsonl --no-follow")
+    assert (fitted[0], streamed[0]) == (0, 0)
+    assert "all hours, model: HR@20" in streamed[1]
+
+
+def test_networks_are_refused_in_one_line(tables: Path) -> None:
     network = NextPredictor("bpr-mf", settings={"dim": 4, "epochs": 1, "refit": False})
     assert list(network.fit(Histories.of([History(("a", "b"))] * 30)))
-    network.save(folder / "network")
-    commands = ("fit next log.csv -o core --model core", "predict network question.csv", "fit suggest log.csv -o x")
-    names = ("model core", "model bpr-mf", "ensue.tasks.suggest.predictor")
-    for name, (code, output, errors) in zip(names, run(folder, *commands), strict=True):
+    network.save(tables / "network")
+    commands = (
+        "fit next log.csv -o core --model core",
+        "predict network question.csv",
+        "fit suggest log.csv -o x --model mtn",
+    )
+    for name, (code, output, errors) in zip(("core", "bpr-mf", "mtn"), run(tables, *commands), strict=True):
         assert (code, output) == (2, "")
-        assert errors == f"ensue: {name}: needs PyTorch, which is not installed; {INSTALL}\n"
+        assert errors == f"ensue: model {name}: needs PyTorch, which is not installed; {INSTALL}\n"
+    ((code, _, errors),) = run(tables, "fit suggest searches.csv -o x --set epochs=2")
+    assert (code, errors.splitlines()[-1]) == (2, f"ensue: model mtn: needs PyTorch, which is not installed; {INSTALL}")
 
 
 def test_the_service_and_updates_of_a_baseline_need_no_torch(folder: Path) -> None:
     fitted, updated = run(folder, "fit next log.csv -o vsknn --model vsknn", "update vsknn log.csv")
     assert (fitted[0], updated[0]) == (0, 0)
     assert "version 2" in updated[1] + updated[2]
-    program = PROGRAM.partition("from ensue.cli")[0] + "import ensue.serve.server, ensue.serve.tasks.next_event\n"
+    program = (
+        PROGRAM.partition("from ensue.cli")[0]
+        + "import ensue.serve.server\nfrom ensue.tasks import TASKS, named\nfor task in TASKS.values(): named(task.service), named(task.evaluator), named(task.forget)\n"
+    )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)

@@ -171,7 +171,12 @@ def example(state: SuggestState, valid: Queries, index: int) -> Example | None:
 def _is_network_worthwhile(state: SuggestState, data: Queries) -> bool:
     """Learn a ranking without a network; unless a network may be better, the best such model is the result."""
     leader, is_better = learn_counted_order(state, data)
-    if is_better and has_torch() and state.model_name != RERANKER and len(state.windows(shared_steps(data, state.floor))):
+    if (
+        is_better
+        and has_torch()
+        and state.model_name != RERANKER
+        and len(state.windows(shared_steps(data, state.floor)))
+    ):
         return True
     state.metadata.held_out = f"each fifth of {len(data):,} sessions, scored by counts of the others"
     _settle(state, leader, state.metadata if leader == RERANKER else None, "the ranking model")

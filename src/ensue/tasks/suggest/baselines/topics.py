@@ -7,6 +7,8 @@ that matrix, each times the root of its singular value (Levy & Goldberg, NeurIPS
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import numpy.typing as npt
 import polars as pl
@@ -70,7 +72,7 @@ def moved(vectors: Vectors, words: Vocabulary, others: Vocabulary) -> Vectors:
 
 
 def _decomposed(first: Index, second: Index, values: Floats, size: int) -> Vectors:
-    """Return the (size, dimensions) vectors of a symmetric matrix (size, size) with few cells, by randomised subspace iteration.
+    """Return the (size, dimensions) vectors of a symmetric matrix with few cells, by randomised subspace iteration.
 
     Args:
         first: (cells,) rows, not decreasing.
@@ -83,7 +85,7 @@ def _decomposed(first: Index, second: Index, values: Floats, size: int) -> Vecto
         return np.zeros((size, dimensions), np.float32)
     matrix = sparse_rows(first, second, values, (size, size))
     # The matrix is symmetric, so that two products are one power of A A'; QR keeps the columns apart.
-    basis = np.linalg.qr(matrix @ np.random.default_rng(0).standard_normal((size, dimensions)))[0]
+    basis = np.linalg.qr(matrix @ _normal(size, dimensions))[0]
     for _ in range(2 * _POWER):
         basis = np.linalg.qr(matrix @ basis)[0]
     singular_vectors, strengths, _ = np.linalg.svd((matrix @ basis).T, full_matrices=False)
@@ -92,3 +94,19 @@ def _decomposed(first: Index, second: Index, values: Floats, size: int) -> Vecto
     # Rounded, because the last digits of a decomposition depend on the machine.
     rounded: Vectors = np.round(vectors / np.maximum(lengths, 1e-9), 5).astype(np.float32)
     return rounded
+
+
+def _normal(*shape: int) -> Floats:
+    """Return standard normal numbers by Box and Muller (1958), in blocks of 16.
+
+    The draws are those of ``torch.randn`` with seed 0, with which the published metrics were measured: another draw
+    moves the MRR@10 of a reranker on MS MARCO by 0.1 to 0.2 points.
+    """
+    num_blocks = -(-math.prod(shape) // 16)
+    words = np.random.RandomState(0).randint(0, 2**32, (num_blocks, 2, 8, 2), np.uint32).astype(np.uint64)
+    # Two words of the generator are one number of 53 bits, in [0, 1).
+    uniform = (words[..., 0] << np.uint64(32) | words[..., 1]) % np.uint64(2**53) * 2.0**-53
+    radius = np.sqrt(-2 * np.log(1 - uniform[:, 0]))
+    angle = 2 * np.pi * uniform[:, 1]
+    numbers: Floats = np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=1)
+    return numbers.ravel()[: math.prod(shape)].reshape(shape)

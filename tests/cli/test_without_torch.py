@@ -168,8 +168,11 @@ def test_the_service_and_updates_of_a_baseline_need_no_torch(folder: Path) -> No
     fitted, updated = run(folder, "fit next log.csv -o vsknn --model vsknn", "update vsknn log.csv")
     assert (fitted[0], updated[0]) == (0, 0)
     assert "version 2" in updated[1] + updated[2]
-    program = (
-        PROGRAM.partition("from ensue.cli")[0]
-        + "import ensue.serve.server\nfrom ensue.tasks import TASKS, named\nfor task in TASKS.values(): named(task.service), named(task.evaluator), named(task.forget)\n"
-    )
+    imports = """
+import ensue.serve.server
+from ensue.tasks import TASKS, named
+for task in TASKS.values():
+    print(named(task.service), named(task.evaluator), named(task.forget))
+"""
+    program = PROGRAM.partition("from ensue.cli")[0] + imports
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)

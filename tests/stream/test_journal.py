@@ -18,7 +18,8 @@ from ensue.learning.state import module_of
 from ensue.predictor import make
 from ensue.stream import engine
 from ensue.stream.brokers import open_source
-from ensue.stream.commit import Changes, Entry, Journal, large_by_rows
+from ensue.stream.changes import Changes, large_by_rows
+from ensue.stream.commit import Entry, Journal
 from ensue.stream.engine import Stream
 from ensue.stream.state import StreamSettings
 from ensue.tasks.next.predictor import NextPredictor

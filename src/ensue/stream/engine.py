@@ -18,17 +18,19 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ensue.data.clock import SINCE_1970
 from ensue.data.histories import Histories, Index, concat_histories, ranges
 from ensue.errors import DataError, SettingError
+from ensue.lazy import lazy
 from ensue.learning.state import module_of
 from ensue.store.folder import schema_of, write_folder
 from ensue.store.swap import sweep
 from ensue.stream import commit as saved
-from ensue.stream.commit import Changes, Journal, large_by_rows
+from ensue.stream.commit import Journal
 from ensue.stream.events import EventReader
 from ensue.stream.metrics import HOUR, Hour, model_ranks
 from ensue.stream.sessions import Chunk, joined, targets
@@ -37,6 +39,11 @@ from ensue.stream.state import StreamSettings, StreamState, StreamStatus, no_his
 from ensue.tasks.next import update
 from ensue.tasks.next.model import Remembers
 from ensue.tasks.next.predictor import NextPredictor
+
+if TYPE_CHECKING:  # needs torch
+    from ensue.stream import changes
+else:
+    changes = lazy("ensue.stream.changes")
 
 CHUNK = 512
 """Events that are scored by one model and then learned together, at most."""
@@ -92,8 +99,8 @@ class Stream(StreamState):
         self._journal = Journal(folder)
         begins = restart or commit is None
         # All of them are checked before the first one is replayed.
-        changes = [] if begins else [entry.changed(folder) for entry in self._journal.read()]
-        latest = changes[-1].commit if changes else commit
+        entries = [] if begins else [changes.changed_in(entry, folder) for entry in self._journal.read()]
+        latest = entries[-1].commit if entries else commit
         rejected = 0 if latest is None else latest.rejects
         super().__init__(folder, source, settings, predictor, reader, rejected=rejected)
         self._busy = 0.0
@@ -102,8 +109,8 @@ class Stream(StreamState):
         self._live = False
         if commit is not None and not begins:
             saved.restore(self, commit)
-        for changed in changes:
-            saved.replay(self, changed)
+        for changed in entries:
+            changes.replay(self, changed)
         self._early = resume_folder != folder  # the folder has learned the chunk that is not complete here
         self._full = begins or self._early
         self._seen, self._added = list[saved.Seen](), list[Histories]()
@@ -267,13 +274,13 @@ class Stream(StreamState):
         # what a blend remembers it compares by the vectors of this moment, which no later commit knows
         self._full = self._full or isinstance(self.predictor.network, Remembers)
 
-    def _tracked(self) -> Changes | None:
+    def _tracked(self) -> changes.Changes | None:
         """Return the tracker of updated rows; ``None`` where each commit writes the folder."""
         if self.predictor.schedule is None:
             return None
-        if not large_by_rows(module_of(self.predictor.network), self.settings.journal):
+        if not changes.large_by_rows(module_of(self.predictor.network), self.settings.journal):
             return None
-        return Changes(self.predictor)
+        return changes.Changes(self.predictor)
 
     def _timed(self, histories: Histories) -> Histories:
         """Return histories without times, where the model was fitted without."""
@@ -334,8 +341,7 @@ class Stream(StreamState):
         if over and (len(self.chunk) or self.sessions.is_waiting):
             saved.write_end(self, self._learn_rest)
         elif self._changes is not None and not (over or self._full or self._journal.size > GROWN * self._model_size):
-            changed = saved.changed_of(self, *self._changes.take(), self._seen, self._added)
-            self._journal.append(saved.Entry.of(changed))
+            self._journal.append(changes.entry_of(self, *self._changes.take(), self._seen, self._added))
             self._seen, self._added = [], []
             return
         else:

@@ -422,23 +422,38 @@ def test_reports_go_to_callbacks_and_come_out_of_fit_iter(tmp_path: Path, monkey
     logged: list[tuple[str, int]] = []
     board = types.ModuleType("torch.utils.tensorboard")
     board.SummaryWriter = lambda folder: types.SimpleNamespace(  # type: ignore[attr-defined]
-        add_scalar=lambda name, value, step: logged.append((name, step)), flush=lambda: None
+        add_scalar=lambda name, value, step=0: logged.append((name, step)),
+        add_text=lambda name, text: logged.append((name, 0)),
+        flush=lambda: None,
+        close=lambda: None,
     )
     flow = types.ModuleType("mlflow")
-    flow.log_metrics = lambda metrics, step: logged.extend((name, step) for name in metrics)  # type: ignore[attr-defined]
+    flow.log_metrics = lambda metrics, step=0: logged.extend((name, step) for name in metrics)  # type: ignore[attr-defined]
+    flow.log_params = lambda settings: logged.append(("settings", 0))  # type: ignore[attr-defined]
+    weights = types.ModuleType("wandb")
+    weights.init = lambda **options: types.SimpleNamespace(  # type: ignore[attr-defined]
+        log=lambda metrics: logged.extend((name, metrics["fit/epoch"]) for name in metrics),
+        config=types.SimpleNamespace(update=lambda settings: logged.append(("settings", 0))),
+        summary=types.SimpleNamespace(update=lambda metrics: logged.extend((name, 0) for name in metrics)),
+        finish=lambda: None,
+    )
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", board)
     monkeypatch.setitem(sys.modules, "mlflow", flow)
-    for callback in (callbacks.TensorBoard(tmp_path), callbacks.MLflow()):
+    monkeypatch.setitem(sys.modules, "wandb", weights)
+    for callback in (callbacks.TensorBoard(tmp_path), callbacks.MLflow(), callbacks.WandB(project="clicks")):
         logged.clear()
         for report in seen:
             callback(report)
         assert ("fit/loss", 1) in logged and ("fit/validation_mrr", 1) in logged
+        callback.finish(model.predictor_.summary())
+        assert ("settings", 0) in logged and ("epochs", 0) in logged
 
 
 def test_callbacks_that_are_not_installed_say_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
     monkeypatch.setitem(sys.modules, "mlflow", None)
-    for make in (lambda: callbacks.TensorBoard(tmp_path), callbacks.MLflow):
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    for make in (lambda: callbacks.TensorBoard(tmp_path), callbacks.MLflow, callbacks.WandB):
         with pytest.raises(SettingError, match="pip install"):
             make()
 

@@ -45,6 +45,7 @@ FLOORS = [
     "tasks.classify",
     "tasks.link",
     "client",
+    "hub",
     "predictor",
     "evaluation",
     "tuning",

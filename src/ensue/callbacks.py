@@ -1,7 +1,8 @@
 """Callbacks of ``fit``: functions that get each report of a training.
 
 A function of a :class:`~ensue.training.report.Report` is a callback. A report whose ``valid`` is set closes an epoch;
-``report.stop()`` ends the training after it.
+``report.stop()`` ends the training after it. A callback with a method ``finish`` (:class:`Finishes`) also gets the
+settings and the final metrics once the model is trained; of a baseline, which has no epochs, that is all.
 
     >>> from ensue import NextEvent
     >>> from ensue.callbacks import JSONLines
@@ -13,12 +14,13 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
-from typing import TypeAlias
+from types import ModuleType
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from ensue.cli import display
 from ensue.errors import SettingError
@@ -26,6 +28,17 @@ from ensue.training.report import Report
 
 Callback: TypeAlias = Callable[[Report], object]
 """Gets each report; what it returns is ignored, and what it raises ends the training."""
+Summary: TypeAlias = Mapping[str, Any]
+"""Task, model, settings, schedule, seed and facts of a trained model, as in ``settings.json`` of its folder."""
+
+
+@runtime_checkable
+class Finishes(Protocol):
+    """A callback that is also called once at the end of the training."""
+
+    def finish(self, summary: Summary) -> None:
+        """Take the settings and the final metrics of the trained model."""
+        ...
 
 
 class EarlyStop:
@@ -96,7 +109,7 @@ class JSONLines:
 
 
 class TensorBoard:
-    """Write the loss and the monitored metric of each epoch for TensorBoard (extra ``tensorboard``).
+    """Write losses, monitored metrics, settings and final metrics for TensorBoard (extra ``tensorboard``).
 
     Args:
         folder: the log directory.
@@ -106,10 +119,7 @@ class TensorBoard:
     """
 
     def __init__(self, folder: str | Path) -> None:
-        try:
-            self.writer = import_module("torch.utils.tensorboard").SummaryWriter(str(folder))
-        except ModuleNotFoundError as error:
-            raise SettingError("TensorBoard is not installed; pip install tensorboard") from error
+        self.writer = _library("torch.utils.tensorboard", "TensorBoard", "tensorboard").SummaryWriter(str(folder))
 
     def __call__(self, report: Report) -> None:
         """Write the scalars of a report."""
@@ -117,24 +127,87 @@ class TensorBoard:
             self.writer.add_scalar(name, value, report.epoch)
         self.writer.flush()
 
+    def finish(self, summary: Summary) -> None:
+        """Write the settings as text and the final metrics as scalars."""
+        self.writer.add_text("settings", json.dumps(parameters(summary), indent=1, default=str))
+        for name, value in final_metrics(summary).items():
+            self.writer.add_scalar(name, value)
+        self.writer.close()
+
 
 class MLflow:
-    """Log the loss and the monitored metric of each epoch to the active run of MLflow (extra ``mlflow``).
+    """Log losses, monitored metrics, settings and final metrics to the active run of MLflow (extra ``mlflow``).
 
     Raises:
         SettingError: MLflow is not installed.
     """
 
     def __init__(self) -> None:
-        try:
-            self.client = import_module("mlflow")
-        except ModuleNotFoundError as error:
-            raise SettingError("MLflow is not installed; pip install mlflow") from error
+        self.client = _library("mlflow", "MLflow", "mlflow")
 
     def __call__(self, report: Report) -> None:
         """Log the metrics of a report."""
         if metrics := scalars(report):
             self.client.log_metrics(metrics, step=report.epoch)
+
+    def finish(self, summary: Summary) -> None:
+        """Log the settings as parameters, and the final metrics."""
+        self.client.log_params(parameters(summary))
+        self.client.log_metrics(final_metrics(summary))
+
+
+class WandB:
+    """Log losses, monitored metrics, settings and final metrics to a run of Weights & Biases (extra ``wandb``).
+
+    Args:
+        options: keywords of ``wandb.init``, such as ``project="clicks", mode="offline"``.
+
+    Raises:
+        SettingError: Weights & Biases is not installed.
+    """
+
+    def __init__(self, **options: object) -> None:
+        self.run = _library("wandb", "Weights & Biases", "wandb").init(**options)
+
+    def __call__(self, report: Report) -> None:
+        """Log the metrics of a report, with its epoch."""
+        if metrics := scalars(report):
+            self.run.log({**metrics, f"{report.stage}/epoch": report.epoch})
+
+    def finish(self, summary: Summary) -> None:
+        """Set the settings and the final metrics of the run, and end it."""
+        self.run.config.update(parameters(summary))
+        self.run.summary.update(final_metrics(summary))
+        self.run.finish()
+
+
+def _library(module: str, name: str, package: str) -> ModuleType:
+    """Return an optional library."""
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        raise SettingError(f"{name} is not installed; pip install {package}") from error
+
+
+def parameters(summary: Summary) -> dict[str, object]:
+    """Return task, model, seed and all settings of a trained model by name."""
+    named = {name: summary[name] for name in ("task", "model", "seed")}
+    return {**named, **summary["settings"], **(summary["schedule"] or {})}
+
+
+def final_metrics(summary: Summary) -> dict[str, float]:
+    """Return the metrics on held-out data and the number of epochs of a trained model by name.
+
+    ``{"validation_accuracy": {"tfidf": 0.9}}`` becomes ``{"validation_accuracy/tfidf": 0.9}``.
+    """
+    facts = summary["facts"]
+    metrics: dict[str, float] = {}
+    for name in (name for name in facts if name.startswith("validation") or name == "epochs"):
+        values = facts[name] if isinstance(facts[name], Mapping) else {"": facts[name]}
+        for key, value in values.items():
+            if isinstance(value, int | float):
+                metrics[f"{name}/{key}".rstrip("/")] = float(value)
+    return metrics
 
 
 def scalars(report: Report) -> dict[str, float]:

@@ -57,7 +57,7 @@ JOBS = {
     "Models": "fit update forget models settings",
     "Evaluation": "evaluate compare score tune reproduce",
     "Answers": "predict explain similar vectors link spreaders",
-    "Sharing": "pack unpack",
+    "Sharing": "pack unpack push pull",
     "Services": "serve stream demo",
 }
 

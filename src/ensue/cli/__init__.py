@@ -96,7 +96,7 @@ _COMMANDS = {
         "link:link",
         "spreaders:spreaders",
     ),
-    "Sharing": ("archive:pack", "archive:unpack"),
+    "Sharing": ("archive:pack", "archive:unpack", "hub:push", "hub:pull"),
     "Services": ("serve:serve", "stream:stream", "demo:demo"),
 }  # fmt: skip
 """By section of the help, the module of each command and its function, whose name is that of the command."""

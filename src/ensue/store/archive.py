@@ -11,7 +11,7 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO, cast
 from zipfile import ZIP_STORED, BadZipFile, ZipFile, ZipInfo
@@ -60,6 +60,16 @@ def names_in(folder: Path) -> list[str]:
     """Return the files of a model folder that are shared, sorted: those with a checksum, the sums and the card."""
     card = ["CARD.md"] if (folder / "CARD.md").is_file() else []
     return sorted([*sums_of(folder), FILE, *card])
+
+
+def require_no_model(folder: Path) -> None:
+    """Refuse to write over a model.
+
+    Raises:
+        ModelFolderError: the folder holds one.
+    """
+    if (folder / SETTINGS).exists():
+        raise ModelFolderError(f"{folder}: holds a model; give another folder")
 
 
 class _Sink:
@@ -124,8 +134,7 @@ def unpack(file: str | Path, folder: str | Path) -> Path:
     """
     source = Path(file)
     target = Path(folder)
-    if (target / SETTINGS).exists():
-        raise ModelFolderError(f"{target}: holds a model; give another folder")
+    require_no_model(target)
     if not source.is_file():
         raise ModelFolderError(f"{source}: is not a file; give one that `ensue pack` wrote")
     try:
@@ -220,11 +229,20 @@ def _content(archive: ZipFile, member: ZipInfo, expected: str | None, source: Pa
     if expected is None:
         yield _small(archive, member, _MAX_CARD_BYTES, source)
         return
-    hashed = Hashed(_blocks(archive, member))
+    yield from verified(_blocks(archive, member), member.filename, expected, source)
+
+
+def verified(blocks: Iterable[bytes], name: str, expected: str | None, place: Path) -> Iterator[bytes]:
+    """Yield the contents of a file, and compare their checksum at the end.
+
+    Raises:
+        ModelFolderError: it is another one than expected.
+    """
+    hashed = Hashed(blocks)
     for block in hashed:
         yield bytes(block)
-    if hashed.digest != expected:
-        raise _damaged(source, member.filename)
+    if expected is not None and hashed.digest != expected:
+        raise _damaged(place, name)
 
 
 def _blocks(archive: ZipFile, member: ZipInfo) -> Iterator[bytes]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
+from ensue.metrics import label
 from ensue.tasks.next.catalogue import COUNTING
 
 ROOT = Path(__file__).parents[2]
@@ -240,6 +242,17 @@ def peers() -> str:
     return "\n".join([*lines, "", source(result)])
 
 
+def sasrec() -> str:
+    """Return SASRec here and in RecTools: the mean over seeds, and the lowest and highest of them."""
+    result = load("benchmarks/results/sasrec.json")
+    metrics = ("hit@10", "ndcg@10", "mrr@20")
+    lines = [f"| model | targets | {' | '.join(map(label, metrics))} |", "|---" * 5 + "|"]
+    for row in result["rows"]:
+        cells = (f"{mean(row[name]):.2f} ({min(row[name]):.2f} to {max(row[name]):.2f})" for name in metrics)
+        lines.append(f"| {row['model']} | {row['targets']:,} | {' | '.join(cells)} |")
+    return "\n".join([*lines, "", source(result)])
+
+
 def defaults() -> str:
     """Return time, memory and metrics of fits with default settings, those of an earlier commit, and a peer's."""
     result = load("benchmarks/results/defaults.json")
@@ -374,6 +387,7 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "linking_at_size": linking_at_size,
     "texts": texts,
     "peers": peers,
+    "sasrec": sasrec,
     "defaults": defaults,
     "growth": growth,
     "poolings": poolings,

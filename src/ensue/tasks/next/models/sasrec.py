@@ -17,9 +17,10 @@ one pass for all of its targets; of a longer one, each later target reads its ow
 training a long history is cut into pieces of ``max_length`` events instead, the last piece full.
 
 **Departures.** The authors train on the latest ``max_length`` events of a user alone, and pad on the left, so their
-positions count from the end of a training sequence; here no position depends on later events. The other losses,
-``sampled`` (softmax over shared negatives) and ``ce`` (over all items), are not in the paper. Early stopping monitors
-the MRR of held-out histories.
+positions count from the end of a training sequence; here no position depends on later events. Their program normalises
+queries alone, and adds both parts to the normalised vectors; here Eq. 6 holds as printed. The other losses, ``sampled``
+(softmax over shared negatives) and ``ce`` (over all items), are not in the paper. Early stopping monitors the MRR of
+held-out histories.
 """
 
 from __future__ import annotations

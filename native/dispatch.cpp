@@ -19,7 +19,7 @@
     namespace arch {                                                                                      \
     void entmax(const EntmaxCall& call, bool wide, bool backward, int64_t first, int64_t last, void* scratch); \
     bool log_mixture(const float* totals, float factor, int64_t rows, int64_t width, const int64_t* cells,     \
-                     const float* added, int64_t count, float* out);                                      \
+                     const float* added, int64_t count, float* out, float* sums, int64_t* places);        \
     float log_total(const float* numbers, int64_t count);                                                 \
     void product(const float* x, int64_t rows, int64_t in, const float* w, int64_t w_step, int64_t out,        \
                  const float* bias, float* y);                                                            \
@@ -30,7 +30,9 @@
     void highest(const float* numbers, int64_t count, int64_t k, float* best, int64_t* places);           \
     void encode(const EncodeCall& call, float* room);                                                     \
     void session(const SessionCall& call, int64_t row, float* room);                                      \
-    void all_scores(const ShortCall& call, int64_t row, float* best, int64_t* places);                    \
+    float shorten(const float* query, int64_t dim, int16_t* to);                                          \
+    void short_scores(const ShortCall& call, int64_t first, int64_t last, const int16_t* queries, const float* scales); \
+    void exact_scores(const ShortCall& call, int64_t row, float* peaks);                                  \
     void window(const WindowCall& call, int64_t kind, int64_t first, int64_t last);                       \
     float exponentials(float* scores, const float* bias, int64_t count, float* log_sum);                  \
     void dropped(const float* in, const int16_t* levels, int64_t count, int16_t least, float scale, float* out); \
@@ -62,7 +64,9 @@ struct Functions {
     decltype(&plain::word_graph) word_graph;
     decltype(&plain::encode) encode;
     decltype(&plain::session) session;
-    decltype(&plain::all_scores) all_scores;
+    decltype(&plain::shorten) shorten;
+    decltype(&plain::short_scores) short_scores;
+    decltype(&plain::exact_scores) exact_scores;
     decltype(&plain::window) window;
     decltype(&plain::exponentials) exponentials;
     decltype(&plain::dropped) dropped, dropped_elu;
@@ -75,7 +79,7 @@ struct Functions {
 #define FUNCTIONS(arch)                                                                              \
     {arch::entmax,       arch::log_mixture, arch::log_total,   arch::highest, arch::product,   \
      arch::decoder_step, arch::lstm,        arch::pair_scores, arch::word_graph, arch::encode,  \
-     arch::session,      arch::all_scores,  arch::window,      arch::exponentials, arch::dropped,   \
+     arch::session,      arch::shorten,     arch::short_scores, arch::exact_scores, arch::window,      arch::exponentials, arch::dropped,   \
      arch::dropped_elu,  arch::dropped_elu_errors, arch::adam_rows, arch::band_forward, arch::band_backward}
 constexpr Functions PLAIN = FUNCTIONS(plain);
 #ifdef ENSUE_X86
@@ -177,8 +181,12 @@ __attribute__((constructor)) static void keep_freed_blocks() {
 // (rows, width) log(factor x totals + what is added), `cells` counted through all rows.
 EXPORT int64_t ensue_log_mixture(const float* totals, float factor, int64_t rows, int64_t width, const int64_t* cells,
                                  const float* added, int64_t count, float* out) {
-    if (!bounded({rows, width}) || !bounded({count})) return OUT_OF_RANGE;
-    return chosen->log_mixture(totals, factor, rows, width, cells, added, count, out) ? 0 : OUT_OF_RANGE;
+    if (!bounded({rows, width}) || !bounded({count}) || count > INT32_MAX) return OUT_OF_RANGE;
+    const std::unique_ptr<float[]> sums(new (std::nothrow) float[count]);
+    const std::unique_ptr<int64_t[]> places(new (std::nothrow) int64_t[count]);
+    if (!sums || !places) return NO_MEMORY;
+    const bool inside = chosen->log_mixture(totals, factor, rows, width, cells, added, count, out, sums.get(), places.get());
+    return inside ? 0 : OUT_OF_RANGE;
 }
 
 // (rows) log(sum exp) of (rows, width) numbers.
@@ -230,7 +238,7 @@ EXPORT int64_t ensue_dropped_elu_errors(const float* grad, const float* units, c
 // (rows, k) the highest of (rows, width) numbers, falling, and their places.
 EXPORT int64_t ensue_topk(const float* numbers, int64_t rows, int64_t width, int64_t step, int64_t k, float* best,
                           int64_t* places, int threads) {
-    if (!bounded({rows, width}) || k < 1 || k > width) return OUT_OF_RANGE;
+    if (!bounded({rows, width}) || k < 1 || k > width || width > UINT32_MAX) return OUT_OF_RANGE;
     shared(rows, int(std::min<int64_t>(threads, 1 + (rows * width >> 17))), [&](int64_t first, int64_t last) {
         for (int64_t row = first; row < last; row++)
             chosen->highest(numbers + row * step, width, k, best + row * k, places + row * k);
@@ -349,14 +357,17 @@ EXPORT int64_t ensue_short_scores(const ShortCall* call, int threads) {
     const bool sized = bounded({call->rows, call->ids, 16}) && bounded({call->rows, call->dim}) &&
                        bounded({call->dim, SHORT_BLOCK}) && bounded({call->ids, call->dim});
     if (!sized || call->exact < 1 || call->exact > call->ids) return OUT_OF_RANGE;
-    const std::unique_ptr<float[]> best(new (std::nothrow) float[call->rows * call->exact]);
-    const std::unique_ptr<int64_t[]> places(new (std::nothrow) int64_t[call->rows * call->exact]);
-    if (!best || !places) return NO_MEMORY;
-    shared(16 * call->rows, threads, [&](int64_t first, int64_t last) {  // whole queries
-        for (int64_t row = first / 16; row < last / 16; row++)
-            chosen->all_scores(*call, row, best.get() + row * call->exact, places.get() + row * call->exact);
+    const int64_t width = (call->dim + 1) / 2 * 2, blocks = (call->ids + SHORT_BLOCK - 1) / SHORT_BLOCK;
+    const std::unique_ptr<int16_t[]> queries(new (std::nothrow) int16_t[call->rows * width]);
+    const std::unique_ptr<float[]> scales(new (std::nothrow) float[call->rows]);
+    if (!queries || !scales) return NO_MEMORY;
+    return with_room<float>(16 * call->rows, threads, blocks, [&](int64_t first, int64_t last, float* peaks) {  // whole queries
+        first /= 16, last /= 16;
+        for (int64_t row = first; row < last; row++)
+            scales[row] = chosen->shorten(call->queries + row * call->dim, call->dim, queries.get() + row * width);
+        chosen->short_scores(*call, first, last, queries.get(), scales.get());
+        for (int64_t row = first; row < last; row++) chosen->exact_scores(*call, row, peaks);
     });
-    return 0;
 }
 
 // One piece a thread of the heads, in the order in which they lie.

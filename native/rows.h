@@ -30,15 +30,34 @@ void log_in_place(float* numbers, int64_t count) {
 }
 
 // Rows of log(factor x totals + what is added to some cells of them). Returns whether all cells lie in the rows.
+//
+// Few cells are added to, so the others are copied from one row of logarithms. `sums` and `places` have room for `count`.
 bool log_mixture(const float* totals, float factor, int64_t rows, int64_t width, const int64_t* cells, const float* added,
-                 int64_t count, float* out) {
-    for (int64_t row = 0; row < rows; row++)
-        for (int64_t at = 0; at < width; at++) out[row * width + at] = factor * totals[at];
+                 int64_t count, float* out, float* sums, int64_t* places) {
+    if (!rows) return !count;
+    for (int64_t at = 0; at < width; at++) out[at] = factor * totals[at];
+    log_in_place(out, width);
+    for (int64_t row = 1; row < rows; row++) std::memcpy(out + row * width, out, width * sizeof(float));
+    // Until its sum is complete, a cell holds the number of that sum; -1 where it has none.
+    constexpr int32_t none = -1;
     for (int64_t at = 0; at < count; at++) {
         if (uint64_t(cells[at]) >= uint64_t(rows * width)) return false;
-        out[cells[at]] += added[at];
+        std::memcpy(out + cells[at], &none, sizeof none);
     }
-    log_in_place(out, rows * width);
+    int32_t number, num_sums = 0;
+    for (int64_t at = 0; at < count; at++) {
+        std::memcpy(&number, out + cells[at], sizeof number);
+        if (number >= 0) continue;
+        std::memcpy(out + cells[at], &num_sums, sizeof num_sums);
+        places[num_sums] = cells[at];
+        sums[num_sums++] = factor * totals[cells[at] % width];
+    }
+    for (int64_t at = 0; at < count; at++) {
+        std::memcpy(&number, out + cells[at], sizeof number);
+        sums[number] += added[at];
+    }
+    log_in_place(sums, num_sums);
+    for (number = 0; number < num_sums; number++) out[places[number]] = sums[number];
     return true;
 }
 
@@ -131,54 +150,77 @@ void dropped_elu_errors(const float* grad, const float* units, const int16_t* le
     }
 }
 
-// NaN above all, as torch has it.
-INLINE bool above(float a, float b) { return a > b || (a != a && b == b); }
+// A score and its place as one number that orders as they do: NaN above all, as torch has it, and of equals the earlier.
+INLINE uint64_t order_of(float score, uint32_t place) {
+    const float positive = score + 0.0f;  // -0 becomes 0
+    uint32_t bits;
+    std::memcpy(&bits, &positive, sizeof bits);
+    bits = score != score ? ~0u : bits >> 31 ? ~bits : bits | 0x80000000u;
+    return uint64_t(bits) << 32 | uint32_t(~place);
+}
 
 // The `k` highest, falling, and their places; of equals the earlier. A heap whose root is the lowest of those held.
 void highest(const float* numbers, int64_t count, int64_t k, float* best, int64_t* places) {
     constexpr int L = lanes<float>();
-    int64_t held = 0;
-    const auto lower = [&](int64_t a, int64_t b) {
-        return above(best[b], best[a]) || (!above(best[a], best[b]) && places[a] > places[b]);
-    };
-    const auto swap = [&](int64_t a, int64_t b) {
-        const float value = best[a];
-        const int64_t place = places[a];
-        best[a] = best[b], places[a] = places[b], best[b] = value, places[b] = place;
-    };
-    const auto sink = [&](int64_t at, int64_t end) {
+    uint64_t* heap = reinterpret_cast<uint64_t*>(places);
+    const auto sink = [&](int64_t at, int64_t end, uint64_t order) {
         for (int64_t child; (child = 2 * at + 1) < end; at = child) {
-            if (child + 1 < end && lower(child + 1, child)) child++;
-            if (!lower(child, at)) return;
-            swap(child, at);
+            if (child + 1 < end && heap[child + 1] < heap[child]) child++;
+            if (heap[child] > order) break;
+            heap[at] = heap[child];
         }
+        heap[at] = order;
     };
+    for (int64_t at = 0; at < k; at++) heap[at] = order_of(numbers[at], uint32_t(at));
+    for (int64_t at = k / 2; at-- > 0;) sink(at, k, heap[at]);
+    float least = numbers[uint32_t(~heap[0])];
     const auto take = [&](int64_t place) {
-        if (held < k) {
-            best[held] = numbers[place], places[held] = place;
-            for (int64_t at = held++; at && lower(at, (at - 1) / 2); at = (at - 1) / 2) swap(at, (at - 1) / 2);
-        } else if (above(numbers[place], best[0])) {
-            best[0] = numbers[place], places[0] = place;
-            sink(0, k);
-        }
+        const uint64_t order = order_of(numbers[place], uint32_t(place));
+        if (order < heap[0]) return;
+        sink(0, k, order);
+        least = numbers[uint32_t(~heap[0])];
     };
-    int64_t at = 0;
-    for (; at < count && held < k; at++) take(at);
-    for (; at + 4 * L <= count; at += 4 * L) {
-        const Vec<float> least = all<float>(best[0]);
-        Int<float> some = {};
-        for (int part = 0; part < 4; part++) {
-            const Vec<float> here = load<float>(numbers + at + part * L);
-            some |= (here > least) | (here != here);
-        }
-        if (any<float>(some))
-            for (int64_t one = at; one < at + 4 * L; one++) take(one);
-    }
+    int64_t at = k;
+    for (; at + 4 * L <= count; at += 4 * L)
+        for (uint64_t bits = lanes_above(numbers + at, least); bits; bits &= bits - 1) take(at + __builtin_ctzll(bits));
     for (; at < count; at++) take(at);
     for (int64_t end = k - 1; end > 0; end--) {
-        swap(0, end);
-        sink(0, end);
+        const uint64_t order = heap[end];
+        heap[end] = heap[0];
+        sink(0, end, order);
     }
+    for (int64_t place = 0; place < k; place++) {
+        places[place] = uint32_t(~heap[place]);
+        best[place] = numbers[places[place]];
+    }
+}
+
+// The number next below the `k`-th highest of some, of which there are as many; NaN where that is -inf or none.
+float below_highest(const float* numbers, int64_t count, int64_t k) {
+    constexpr int L = lanes<float>();
+    // Bits of a float as a whole number that orders as it does; the same function leads back.
+    const auto flipped = [](int32_t bits) { return bits ^ (bits >> 31 & 0x7fffffff); };
+    int64_t low = INT32_MIN, high = INT32_MAX;
+    while (low < high) {
+        const int32_t middle = int32_t((low + high + 1) >> 1);
+        Int<float> hits = {};
+        int64_t at = 0, reached = 0;
+        for (; at + L <= count; at += L) {
+            const Int<float> bits = (Int<float>)load<float>(numbers + at);
+            hits -= (bits ^ (bits >> 31 & 0x7fffffff)) >= middle;
+        }
+        for (int lane = 0; lane < L; lane++) reached += hits[lane];
+        for (int32_t bits; at < count; at++) {
+            std::memcpy(&bits, numbers + at, sizeof bits);
+            reached += flipped(bits) >= middle;
+        }
+        if (reached >= k) low = middle;
+        else high = int64_t(middle) - 1;
+    }
+    const int32_t bits = flipped(int32_t(low > INT32_MIN ? low - 1 : low));
+    float value;
+    std::memcpy(&value, &bits, sizeof value);
+    return value;
 }
 
 }  // namespace ENSUE_ARCH

@@ -2,10 +2,13 @@
 //
 // This file is compiled once for every instruction set, into a namespace of its own (ENSUE_ARCH). It includes nothing
 // that brings functions along: an inline function of a header, compiled for a new processor, could be chosen by the
-// linker for all, and stop an old one. So there is no <cmath> and no <vector> here.
+// linker for all, and stop an old one. So there is no <cmath> and no <vector> here. Intrinsics are always inlined.
 #pragma once
 #include <cstdint>
 #include <cstring>
+#ifdef __SSE2__
+#include <immintrin.h>
+#endif
 
 #define INLINE static inline __attribute__((always_inline))
 
@@ -75,6 +78,40 @@ template <class T> INLINE bool any(Int<T> mask) {
     std::memcpy(part, &mask, sizeof mask);
     for (int lane = 0; lane < lanes<T>(); lane++) found |= part[lane];
     return found != 0;
+}
+
+// Bits of the lanes of 4 vectors whose number is above `least`, or NaN: that of the first number is the lowest.
+INLINE uint64_t lanes_above(const float* numbers, float least) {
+    constexpr int L = lanes<float>();
+    uint64_t bits = 0;
+    for (int part = 0; part < 4; part++) {
+        const Vec<float> here = load<float>(numbers + part * L);
+#if defined(__AVX512F__)
+        const uint64_t mask = _mm512_cmp_ps_mask((__m512)here, _mm512_set1_ps(least), _CMP_NLE_UQ);
+#elif defined(__AVX2__)
+        const uint64_t mask = uint32_t(_mm256_movemask_ps(_mm256_cmp_ps((__m256)here, _mm256_set1_ps(least), _CMP_NLE_UQ)));
+#elif defined(__SSE2__)
+        const uint64_t mask = uint32_t(_mm_movemask_ps(_mm_cmpnle_ps((__m128)here, _mm_set1_ps(least))));
+#else
+        uint64_t mask = 0;
+        for (int lane = 0; lane < L; lane++) mask |= uint64_t(!(here[lane] <= least)) << lane;
+#endif
+        bits |= mask << (part * L);
+    }
+    return bits;
+}
+
+// Sums of the products of pairs of 16-bit numbers: each 32-bit lane of `pairs` with the pair that `query` holds.
+INLINE Int<float> pair_products(Int<float> pairs, int32_t query) {
+#if defined(__AVX512BW__)
+    return (Int<float>)_mm512_madd_epi16((__m512i)pairs, _mm512_set1_epi32(query));
+#elif defined(__AVX2__)
+    return (Int<float>)_mm256_madd_epi16((__m256i)pairs, _mm256_set1_epi32(query));
+#elif defined(__SSE2__)
+    return (Int<float>)_mm_madd_epi16((__m128i)pairs, _mm_set1_epi32(query));
+#else
+    return (pairs << 16 >> 16) * int32_t(int16_t(query)) + (pairs >> 16) * (query >> 16);
+#endif
 }
 
 // Log(y + rest), for y from the least normal number on; rest is what rounding took from y.

@@ -201,7 +201,7 @@ def postings_entry() -> Entry:
 
 def short_entry() -> Entry:
     arrays = {
-        "queries": floats(2, 3), "table": np.ones((2, 3, 64), np.int16), "steps": floats(70), "bias": floats(70),
+        "queries": floats(2, 3), "table": np.ones((2, 2, 128), np.int16), "steps": floats(70), "bias": floats(70),
         "items": floats(70, 3), "factors": floats(70), "out": floats(2, 70),
     }  # fmt: skip
     return Entry({"rows": 2, "ids": 70, "dim": 3, "exact": 5}, {"first": 2}, arrays)
@@ -428,7 +428,7 @@ def wrapped() -> dict[str, Wrapped]:
     posts = {name: torch.from_numpy(array) for name, array in postings_entry().arrays.items() if name != "sums"}
     posts["documents"] = posts.pop("holders")
     wanted, cells, rows, ends = (torch.tensor(row) for row in ([0, 4, 2], [0, 9, 3], [0, 4], [3, 1]))
-    places, table = torch.arange(3), torch.ones(2, 3, 64).short()
+    places, table = torch.arange(3), torch.ones(2, 2, 128).short()
     all_seen, scores, units = torch.ones(2, 2, 2).bool(), shaped(scores=(3, 5)), shaped(grad=(3, 4), units=(3, 4))
     seen = shaped(queries=(4, 6), nears=(4, 6), firsts=(4, 6), relays=(2, 6))
     folds = shaped(scores=(1, 4, 6), base=(1, 1, 6), outputs=(1, 6, 4), room=(2, 2, 5, 2))

@@ -13,7 +13,7 @@
 extern "C" {
 
 // Goes up with every change of this file's declarations: Python leaves a library with another number alone.
-constexpr int64_t INTERFACE = 14;
+constexpr int64_t INTERFACE = 15;
 EXPORT int ensue_interface();
 
 // Chooses the code: at most `limit`, and never more than the processor has. Returns what is used from now on.
@@ -167,12 +167,13 @@ struct SessionCall {
 EXPORT int64_t ensue_sessions(const SessionCall* call);
 
 constexpr int64_t SHORT_BLOCK = 64;  // items that stand side by side
+constexpr int SHORT_LENGTH = 46000;  // of a row's 16-bit numbers at most: no sum of products of two rows reaches 2^31
 
 // Scores of all items from a table of 16-bit whole numbers; the highest are taken from the table itself.
 struct ShortCall {
-    int64_t rows, ids, dim, first, exact;                         // so many highest are exact; ids before `first` are left out
+    int64_t rows, ids, dim, first, exact;                         // at least so many highest are exact; ids before `first` are left out
     const float* queries ARRAY(rows, dim);
-    const int16_t* table ARRAY((ids + 63) / 64, dim, 64);        // blocks of SHORT_BLOCK, as many as hold all ids
+    const int16_t* table ARRAY((ids + 63) / 64, (dim + 1) / 2, 128);  // blocks of SHORT_BLOCK pairs, as many as hold all ids
     const float* steps ARRAY(ids);                                // what 1 of the table stands for
     const float* bias ARRAY(ids);                                 // what is added
     const float* items ARRAY(ids, dim);                           // the table itself

@@ -63,14 +63,16 @@ def with_rows_of(earlier: nn.Module, larger: Network) -> Network:
 
 
 ALL_IDS = slice(None)
-MAX_QUERIES = 8
-"""Queries that are compared with a table of 16 bits at most: products of more are faster in torch."""
+MAX_QUERIES = 512
+"""Queries that are compared with a table of 16 bits at most: those of a batch of answers."""
 MIN_SHORT_IDS = 4096
 """Rows of an item table from which it is stored in 16 bits as well."""
 NUM_EXACT = 128
-"""Number of the highest scores that are computed again from the table itself."""
+"""Number of the highest scores, at least, that are computed again from the table itself."""
 _BLOCK = 64
 """``SHORT_BLOCK`` of ``kernels.h``."""
+_LENGTH = 46_000
+"""``SHORT_LENGTH`` of ``kernels.h``."""
 _LARGEST = 2**15 - 1
 Rows = Callable[[Tensor | slice], Tensor]
 """Function from ids to their vectors, (…, dim)."""
@@ -128,13 +130,13 @@ class Product(NamedTuple):
 
 
 class ShortItems:
-    """A table of items in half its size, for few queries, whose scores take as long as it takes to read the table.
+    """A table of items in half its size: products with it take half the time, and one query as long as reading it.
 
-    Each item is stored as 16-bit integers and the value of 1 of them, which is off by a few 1e-6 of its largest number.
-    The highest scores, which are what is shown, are computed again from the table itself.
+    Items and queries are rounded to vectors of 16-bit integers of length 46,000, so that a score is off by about 1e-5
+    of |query| |item|. The highest scores, which are what is shown, are computed again from the table itself.
 
     Args:
-        table: (blocks, dim, 64) int16, items side by side, the last block filled up.
+        table: (blocks, half of dim, 128) int16, pairs of numbers of 64 items side by side, the last block filled up.
         steps: (ids,) value of 1 of the table in a score.
         bias: (ids,) added to a score.
         items: (ids, dim) the table itself.
@@ -157,12 +159,15 @@ class ShortItems:
         )
         if not plain or items.numel() == 0:
             return None
-        # Scale each row so that its largest number is 2^15 - 1; the clamp keeps a row of zeros from dividing by 0.
-        largest = tensors[0].abs().amax(1).clamp(min=1e-30)
-        table = (tensors[0] * (_LARGEST / largest)[:, None]).round_().to(torch.int16)
-        # Pad to full blocks of 64 items and transpose each, so a kernel reads one feature of 64 items in order.
-        blocks = functional.pad(table, (0, 0, 0, -len(table) % _BLOCK)).view(-1, _BLOCK, table.shape[1])
-        return cls(blocks.transpose(1, 2).contiguous(), factors * (largest / _LARGEST), bias, tensors[0], factors)
+        # Scale each row to its length, or to its largest number if that is 16 bits first; the clamp is for zeros.
+        scales = torch.minimum(
+            _LENGTH / tensors[0].norm(dim=1).clamp(min=1e-30), _LARGEST / tensors[0].abs().amax(1).clamp(min=1e-30)
+        )
+        table = (tensors[0] * scales[:, None]).round_().to(torch.int16)
+        # Pad to full blocks of 64 items and to pairs of features, so that a kernel reads one pair of 64 items in order.
+        table = functional.pad(table, (0, table.shape[1] % 2, 0, -len(table) % _BLOCK))
+        blocks = table.view(-1, _BLOCK, table.shape[1] // 2, 2).transpose(1, 2)
+        return cls(blocks.flatten(2).contiguous(), factors / scales, bias, tensors[0], factors)
 
     def scores(self, queries: Tensor, first: int) -> Tensor:
         """Return the scores of all ids, (queries, ids); ids before ``first`` are at -inf.

@@ -35,7 +35,6 @@ from ensue.nn.autograd import DerivedCache, parameters_of
 from ensue.nn.device import is_float32_on_cpu
 from ensue.nn.dropout import Dropout
 from ensue.nn.item_head import (
-    MAX_QUERIES,
     ItemHead,
     Output,
     Product,
@@ -54,6 +53,8 @@ HALVES = (1_000, 16_000)
 """Events of a stream after which an event counts half as lately."""
 RECENT = 0.5
 """Share of a forecast in a stream that goes to the items in proportion to how often they came lately."""
+MAX_FUSED = 8
+"""Number of sessions of a compiled pass, at most: torch is faster for more."""
 FADED = 1e-3
 """Decayed counts below this number of events are no longer recent."""
 
@@ -190,7 +191,8 @@ class CORE(ItemNetwork):
     def forward(self, batch: Batch) -> Output:
         """Scores (targets, ids), padding and unknown at -inf; weights (batch, time, time)."""
         sessions, weights = self.encode(batch)
-        if self._few(batch) and suit_short_items(sessions):
+        inference = not (torch.is_grad_enabled() or self.training)
+        if inference and suit_short_items(sessions):
             sources = self.items.weight, self.items.sampler.totals, self.lately, self.prior
             short = self._short.get(sources)
             if short is not None:
@@ -200,7 +202,7 @@ class CORE(ItemNetwork):
     def _few(self, batch: Batch) -> bool:
         """Return whether a compiled pass pays: for few sessions, without a gradient."""
         inference = not (torch.is_grad_enabled() or self.training)
-        return len(batch.ids) <= MAX_QUERIES and inference and not batch.ids.is_cuda
+        return len(batch.ids) <= MAX_FUSED and inference and not batch.ids.is_cuda
 
     def _packed(self) -> FusedCORE:
         attention_inputs = [self.query, self.key, self.value]
@@ -292,7 +294,7 @@ class FusedCORE:
 
     def suits(self, batch: Batch) -> bool:
         """Return whether the compiled pass takes these sessions, and is the faster one."""
-        return self.plain and kernels.is_loaded() and 0 < len(batch.ids) <= MAX_QUERIES and batch.ids.numel() > 0
+        return self.plain and kernels.is_loaded() and 0 < len(batch.ids) <= MAX_FUSED and batch.ids.numel() > 0
 
     def sessions(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Compute :meth:`ensue.tasks.next.models.core.CORE.encode`."""

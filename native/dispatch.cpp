@@ -30,6 +30,7 @@
     void highest(const float* numbers, int64_t count, int64_t k, float* best, int64_t* places);           \
     void encode(const EncodeCall& call, float* room);                                                     \
     void session(const SessionCall& call, int64_t row, float* room);                                      \
+    void latest_click(const LatestCall& call, int64_t target, float* room);                               \
     float shorten(const float* query, int64_t dim, int16_t* to);                                          \
     void short_scores(const ShortCall& call, int64_t first, int64_t last, const int16_t* queries, const float* scales); \
     void exact_scores(const ShortCall& call, int64_t row, float* peaks);                                  \
@@ -64,6 +65,7 @@ struct Functions {
     decltype(&plain::word_graph) word_graph;
     decltype(&plain::encode) encode;
     decltype(&plain::session) session;
+    decltype(&plain::latest_click) latest_click;
     decltype(&plain::shorten) shorten;
     decltype(&plain::short_scores) short_scores;
     decltype(&plain::exact_scores) exact_scores;
@@ -79,7 +81,7 @@ struct Functions {
 #define FUNCTIONS(arch)                                                                              \
     {arch::entmax,       arch::log_mixture, arch::log_total,   arch::highest, arch::product,   \
      arch::decoder_step, arch::lstm,        arch::pair_scores, arch::word_graph, arch::encode,  \
-     arch::session,      arch::shorten,     arch::short_scores, arch::exact_scores, arch::window,      arch::exponentials, arch::dropped,   \
+     arch::session,      arch::latest_click, arch::shorten,     arch::short_scores, arch::exact_scores, arch::window,      arch::exponentials, arch::dropped,   \
      arch::dropped_elu,  arch::dropped_elu_errors, arch::adam_rows, arch::band_forward, arch::band_backward}
 constexpr Functions PLAIN = FUNCTIONS(plain);
 #ifdef ENSUE_X86
@@ -350,6 +352,22 @@ EXPORT int64_t ensue_sessions(const SessionCall* call) {
     const std::unique_ptr<float[]> room(new (std::nothrow) float[call->time * (10 * call->dim + 1)]);
     if (!room) return NO_MEMORY;
     for (int64_t row = 0; row < call->rows; row++) chosen->session(*call, row, room.get());
+    return 0;
+}
+
+EXPORT int64_t ensue_latest_clicks(const LatestCall* call) {
+    const bool sized = bounded({call->batch, call->time}) && bounded({call->targets, call->time}) &&
+                       bounded({call->targets, call->dim}) && bounded({call->dim, call->dim, 3}) &&
+                       bounded({call->time, call->dim, 6}) && bounded({call->num_ids, call->dim}) &&
+                       bounded({call->reach, call->dim}) && call->reach > 0 && divides(call->heads, call->dim);
+    if (!sized || !all_inside(call->rows, call->targets, call->batch) || !all_inside(call->steps, call->targets, call->time))
+        return OUT_OF_RANGE;
+    for (int64_t target = 0; target < call->targets; target++)
+        if (!all_inside(call->ids + call->rows[target] * call->time, call->steps[target] + 1, call->num_ids)) return OUT_OF_RANGE;
+    const int64_t seen = std::min(call->time, call->reach);
+    const std::unique_ptr<float[]> room(new (std::nothrow) float[seen * (5 * call->dim + 1) + 2 * call->dim]);
+    if (!room) return NO_MEMORY;
+    for (int64_t target = 0; target < call->targets; target++) chosen->latest_click(*call, target, room.get());
     return 0;
 }
 

@@ -71,6 +71,44 @@ void session(const SessionCall& call, int64_t row, float* room) {
     }
 }
 
+// SANSR's block at one target step, of which only the latest click asks: ensue/tasks/next/models/sansr.py.
+//
+// Room: `seen` x (5 dim + 1) + 2 dim, for `seen` clicks at most.
+void latest_click(const LatestCall& call, int64_t target, float* room) {
+    const int64_t dim = call.dim, width = dim / call.heads, length = call.steps[target] + 1;
+    const int64_t seen = length < call.reach ? length : call.reach, first = length - seen;
+    const int64_t* ids = call.ids + call.rows[target] * call.time + first;
+    float *vectors = room, *normed = vectors + seen * dim, *every = normed + seen * dim, *mixed = every + seen * 3 * dim;
+    float *wide = mixed + dim, *weights = wide + dim, *mean = call.weights + target * call.time, *to = call.sessions + target * dim;
+    const float root = float(__builtin_sqrt(double(dim)));
+    for (int64_t event = 0; event < seen; event++) {
+        const float *item = call.items + ids[event] * dim, *position = call.positions + (seen - 1 - event) * dim;
+        for (int64_t at = 0; at < dim; at++) vectors[event * dim + at] = (item[at] + position[at]) * root;
+    }
+    std::memcpy(normed, vectors, seen * dim * sizeof(float));
+    norm(normed, seen, dim, call.before);
+    std::memset(every, 0, seen * 3 * dim * sizeof(float));
+    add_product(normed, seen, dim, call.inward, 3 * dim, 3 * dim, every);
+    std::memset(mean, 0, call.time * sizeof(float));
+    for (int64_t head = 0; head < call.heads; head++) {
+        const float *own = every + head * width, *query = own + (seen - 1) * 3 * dim;
+        for (int64_t event = 0; event < seen; event++)
+            weights[event] = dot(query, own + event * 3 * dim + dim, width) / root;
+        softmax(weights, seen);
+        for (int64_t event = 0; event < seen; event++) mean[first + event] += weights[event] / float(call.heads);
+        add_weighted(weights, seen, own + 2 * dim, 3 * dim, width, mixed + head * width);
+    }
+    for (int64_t at = 0; at < dim; at++) to[at] = call.residual ? vectors[(seen - 1) * dim + at] : 0.0f;
+    add_product(mixed, 1, dim, call.joined, dim, dim, to);
+    norm(to, 1, dim, call.after);
+    product(to, 1, dim, call.wide, dim, dim, call.wide_bias, wide);
+    for (int64_t at = 0; at < dim; at++) {
+        wide[at] = wide[at] > 0 ? wide[at] : 0.0f;
+        to[at] = call.narrow_bias[at] + (call.residual ? to[at] : 0.0f);
+    }
+    add_product(wide, 1, dim, call.narrow, dim, dim, to);
+}
+
 // The 16-bit numbers of a query, in pairs, and what 1 of them stands for. As in the table, their length bounds all sums.
 float shorten(const float* query, int64_t dim, int16_t* to) {
     double square = 0;

@@ -74,7 +74,7 @@ class Entry(NamedTuple):
             structure.layer = kernels.array([self._filled("StepLayer", "written", "read", "fed")])
         for field in self.arrays.keys() & fields - self.sizes.keys():
             setattr(structure, field, self.arrays[field].ctypes.data)
-        if name == "sessions":
+        if name in ("sessions", "latest_clicks"):
             structure.before = structure.after = self._norm()
         return kernels.run(name, structure)
 
@@ -156,6 +156,17 @@ def sessions_entry() -> Entry:
         "by_distance": floats(3, 2), "sessions": floats(2, 3, 4), "weights": floats(2, 3, 3),
     }  # fmt: skip
     return Entry(sizes, {}, arrays, ["ids", "lengths"])
+
+
+def latest_entry() -> Entry:
+    sizes = {"targets": 2, "batch": 2, "time": 3, "dim": 4, "heads": 2, "reach": 2, "num_ids": 5}
+    arrays = {
+        "ids": ints([[1, 2, 3], [4, 0, 0]]), "rows": ints([0, 1]), "steps": ints([2, 0]), "items": floats(5, 4),
+        "positions": floats(2, 4), "norm": floats(4), "inward": floats(4, 12), "joined": floats(4, 4),
+        "wide": floats(4, 4), "wide_bias": floats(4), "narrow": floats(4, 4), "narrow_bias": floats(4),
+        "sessions": floats(2, 4), "weights": floats(2, 3),
+    }  # fmt: skip
+    return Entry(sizes, {"residual": 1}, arrays, ["ids", "rows", "steps"])
 
 
 def lstm_entry() -> Entry:
@@ -277,7 +288,7 @@ ENTRIES: dict[str, Callable[[], Entry]] = {
     "topk": topk_entry, "softmax_errors": errors_entry, "dropped": dropped_entry,
     "dropped_elu_errors": elu_errors_entry, "band": band_entry, "adam_rows": adam_entry,
     "postings": postings_entry, "encode": encode_entry,
-    "sessions": sessions_entry, "short_scores": short_entry, "window": window_entry,
+    "sessions": sessions_entry, "latest_clicks": latest_entry, "short_scores": short_entry, "window": window_entry,
     "word_graphs": graph_entry, "lstm": lstm_entry,
     "pair_scores": pairs_entry,
 }  # fmt: skip

@@ -23,7 +23,8 @@ from ensue.nn.item_head import (
 )
 from ensue.tasks.next.batch import Batch
 from ensue.tasks.next.models.core import CORE, MAX_FUSED
-from ensue.tasks.next.settings import CORESettings
+from ensue.tasks.next.models.sansr import SANSR
+from ensue.tasks.next.settings import CORESettings, SANSRSettings
 from tests.kernels.paths import HERE, needs_kernels, using
 
 pytestmark = [needs_kernels, pytest.mark.parametrize("level", HERE)]
@@ -51,7 +52,7 @@ def network(dim: int, heads: int, length: int) -> CORE:
 
 
 @torch.no_grad()
-def same(model: CORE, batch: Batch, level: str) -> Output:
+def same(model: CORE | SANSR, batch: Batch, level: str) -> Output:
     """What the compiled path says, once it is compared with torch's."""
     with using("off"):
         expected = model(batch)
@@ -67,6 +68,18 @@ def same(model: CORE, batch: Batch, level: str) -> Output:
 def test_answers_are_those_of_torch(level: str, dim: int, heads: int, length: int) -> None:
     model = network(dim, heads, length)
     for lengths in ([1], [7], [3, 9, 1], [60], [4] * MAX_FUSED, [2] * (MAX_FUSED + 1)):
+        same(model, asked(lengths, max(lengths) + 2, len(lengths)), level)
+
+
+@pytest.mark.parametrize("residual", [True, False])
+@pytest.mark.parametrize(("dim", "heads", "length"), [(1, 1, 1), (6, 3, 2), (20, 2, 5), (128, 2, 50)])
+def test_answers_of_sansr_are_those_of_torch(level: str, dim: int, heads: int, length: int, residual: bool) -> None:
+    torch.manual_seed(dim)
+    model = SANSR(SANSRSettings(dim=dim, heads=heads, max_length=length, residual=residual), NUM_IDS).eval()
+    for lengths in ([1], [7], [3, 9, 1], [60], [4] * 60, [60] * 9):
+        with torch.no_grad():
+            for part in model.parameters():  # changed weights are read at once
+                part.add_(0.2 / dim**0.5 * torch.randn(part.shape))
         same(model, asked(lengths, max(lengths) + 2, len(lengths)), level)
 
 

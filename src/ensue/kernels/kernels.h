@@ -13,7 +13,7 @@
 extern "C" {
 
 // Goes up with every change of this file's declarations: Python leaves a library with another number alone.
-constexpr int64_t INTERFACE = 15;
+constexpr int64_t INTERFACE = 16;
 EXPORT int ensue_interface();
 
 // Chooses the code: at most `limit`, and never more than the processor has. Returns what is used from now on.
@@ -165,6 +165,26 @@ struct SessionCall {
     float* weights ARRAY(rows, time, time);        // so here
 };
 EXPORT int64_t ensue_sessions(const SessionCall* call);
+
+// SANSR's block at some target steps: ensue/tasks/next/models/sansr.py. Matrices are in x out, row by row.
+struct LatestCall {
+    int64_t targets, batch, time, dim, heads, reach, num_ids, residual;
+    const int64_t* ids ARRAY(batch, time);
+    const int64_t* rows ARRAY(targets);            // which row of `ids`
+    const int64_t* steps ARRAY(targets);           // the click that asks
+    const float* items ARRAY(num_ids, dim);
+    const float* positions ARRAY(reach, dim);      // by the distance from it
+    Norm before, after;
+    const float* inward ARRAY(dim, 3 * dim);       // query, key, value
+    const float* joined ARRAY(dim, dim);
+    const float* wide ARRAY(dim, dim);
+    const float* wide_bias ARRAY(dim);
+    const float* narrow ARRAY(dim, dim);
+    const float* narrow_bias ARRAY(dim);
+    float* sessions ARRAY(targets, dim);
+    float* weights ARRAY(targets, time);           // a mean over heads
+};
+EXPORT int64_t ensue_latest_clicks(const LatestCall* call);
 
 constexpr int64_t SHORT_BLOCK = 64;  // items that stand side by side
 constexpr int SHORT_LENGTH = 46000;  // of a row's 16-bit numbers at most: no sum of products of two rows reaches 2^31

@@ -31,10 +31,19 @@ void log_in_place(float* numbers, int64_t count) {
 
 // Rows of log(factor x totals + what is added to some cells of them). Returns whether all cells lie in the rows.
 //
-// Few cells are added to, so the others are copied from one row of logarithms. `sums` and `places` have room for `count`.
+// Where few cells are added to, the others are copied from one row of logarithms. `sums` and `places` have room for `count`.
 bool log_mixture(const float* totals, float factor, int64_t rows, int64_t width, const int64_t* cells, const float* added,
                  int64_t count, float* out, float* sums, int64_t* places) {
-    if (!rows) return !count;
+    if (rows < 2 || 16 * count > rows * width) {
+        for (int64_t row = 0; row < rows; row++)
+            for (int64_t at = 0; at < width; at++) out[row * width + at] = factor * totals[at];
+        for (int64_t at = 0; at < count; at++) {
+            if (uint64_t(cells[at]) >= uint64_t(rows * width)) return false;
+            out[cells[at]] += added[at];
+        }
+        log_in_place(out, rows * width);
+        return true;
+    }
     for (int64_t at = 0; at < width; at++) out[at] = factor * totals[at];
     log_in_place(out, width);
     for (int64_t row = 1; row < rows; row++) std::memcpy(out + row * width, out, width * sizeof(float));

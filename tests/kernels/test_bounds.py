@@ -459,7 +459,7 @@ def wrapped() -> dict[str, Wrapped]:
 
     def short_scores(queries: Tensor, **table: Tensor) -> object:
         short = ShortItems(**table)
-        return short.scores(queries, 2) if suit_short_items(queries) else None
+        return short.scores(queries, 2) if suit_short_items(queries, 70) else None
 
     return {
         "knn": Wrapped(knn, {"ids": ids, "mask": mask, "targets": mask, **tables}),

@@ -112,6 +112,7 @@ def test_a_mixture_equals_its_literal_sum(level: str) -> None:
             totals = random(1, width)[0].abs()
             totals[0], totals[-1] = 0.0, 1e-40  # the last is no normal number
             cells = torch.randint(3 * width, (40,), generator=torch.Generator().manual_seed(1))
+            cells[1:4] = cells[0]  # several addends of one cell
             added = random(1, 40)[0].abs()
             popularity = 0.5 * max(1.0, float(totals.sum()))
             found = torch.from_numpy(log_mixture(totals.numpy(), popularity, 3, cells.numpy(), added.numpy()))

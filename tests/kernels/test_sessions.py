@@ -11,7 +11,9 @@ import torch
 from torch import Tensor
 
 from ensue.nn.item_head import (
+    FEW_QUERIES,
     MAX_QUERIES,
+    MIN_LONG_IDS,
     MIN_SHORT_IDS,
     NUM_EXACT,
     ItemHead,
@@ -141,19 +143,20 @@ def test_what_does_not_fit_is_left_to_torch(level: str) -> None:
     short = ShortItems.of(items, factors, bias)
     assert short is not None
     with using(level):
-        assert suit_short_items(torch.zeros(1, 4)) == (level != "plain")
-        for queries in (torch.zeros(MAX_QUERIES + 1, 4), torch.zeros(0, 4), torch.zeros(1, 4).double()):
-            assert not suit_short_items(queries)
+        for num_ids, most in ((9, FEW_QUERIES), (MIN_LONG_IDS, MAX_QUERIES)):
+            assert suit_short_items(torch.zeros(most, 4), num_ids) == (level != "plain")
+            for queries in (torch.zeros(most + 1, 4), torch.zeros(0, 4), torch.zeros(1, 4).double()):
+                assert not suit_short_items(queries, num_ids)
         assert short.scores(torch.full((1, 4), math.nan), 0).isnan().all()
     with using("off"):
-        assert not suit_short_items(torch.zeros(1, 4))
+        assert not suit_short_items(torch.zeros(1, 4), 9)
 
 
 @pytest.mark.parametrize("cosine", [False, True])
 def test_heads_of_large_catalogues_rank_few_queries_as_the_whole_product(level: str, cosine: bool) -> None:
     torch.manual_seed(3)
     table, layer = ItemHead(MIN_SHORT_IDS, 24, negatives=None), ItemLayer(24, MIN_SHORT_IDS, cosine=cosine)
-    queries = torch.randn(11, 24)
+    queries = torch.randn(FEW_QUERIES, 24)
     for head in (table.eval(), layer.eval()):
         with torch.no_grad(), using(level):
             for shift in (0.0, 1.0):

@@ -64,9 +64,12 @@ def with_rows_of(earlier: nn.Module, larger: Network) -> Network:
 
 ALL_IDS = slice(None)
 MAX_QUERIES = 512
-"""Queries that are compared with a table of 16 bits at most: those of a batch of answers."""
+FEW_QUERIES = 8
+"""Queries that are compared with a table of 16 bits at most, where it is long and where it is short: finding the exact
+scores takes as long for a short table, and torch's product does not."""
 MIN_SHORT_IDS = 4096
-"""Rows of an item table from which it is stored in 16 bits as well."""
+MIN_LONG_IDS = 2**15
+"""Rows of an item table from which it is stored in 16 bits as well, and from which it is long."""
 NUM_EXACT = 128
 """Number of the highest scores, at least, that are computed again from the table itself."""
 _BLOCK = 64
@@ -184,10 +187,11 @@ class ShortItems:
         return out
 
 
-def suit_short_items(queries: Tensor) -> bool:
-    """Return whether :class:`ShortItems` takes queries and is faster: plain instructions are slow to widen 16 bits."""
+def suit_short_items(queries: Tensor, num_ids: int) -> bool:
+    """Return whether :class:`ShortItems` takes queries and is faster: plain instructions multiply few numbers."""
     plain = queries.dtype == torch.float32 and not queries.is_cuda and not queries.requires_grad
-    return plain and 0 < len(queries) <= MAX_QUERIES and kernels.level() in kernels.LEVELS[1:]
+    most = MAX_QUERIES if num_ids >= MIN_LONG_IDS else FEW_QUERIES
+    return plain and 0 < len(queries) <= most and kernels.level() in kernels.LEVELS[1:]
 
 
 class _ItemVectors(nn.Module):
@@ -210,7 +214,7 @@ class _ItemVectors(nn.Module):
         """Return the scores of all ids, (targets, ids), without ``cells`` and ``lately``; placeholders are at -inf."""
         # The 16-bit table passes no gradient and has this bias built in, so both conditions must hold.
         inference = not (self.training or torch.is_grad_enabled()) and product.bias is self.item_bias
-        if inference and len(self.weight) >= MIN_SHORT_IDS and suit_short_items(product.queries):
+        if inference and len(self.weight) >= MIN_SHORT_IDS and suit_short_items(product.queries, len(self.weight)):
             short = self._short.get([self.weight] if self.item_bias is None else [self.weight, self.item_bias])
             if short is not None:
                 return short.scores(product.queries, FIRST)

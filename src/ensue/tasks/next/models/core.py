@@ -192,7 +192,7 @@ class CORE(ItemNetwork):
         """Scores (targets, ids), padding and unknown at -inf; weights (batch, time, time)."""
         sessions, weights = self.encode(batch)
         inference = not (torch.is_grad_enabled() or self.training)
-        if inference and suit_short_items(sessions):
+        if inference and suit_short_items(sessions, len(self.lately)):
             sources = self.items.weight, self.items.sampler.totals, self.lately, self.prior
             short = self._short.get(sources)
             if short is not None:

@@ -64,7 +64,7 @@ class NewItemBaselines:
         is_new = torch.from_numpy(predictor.counting["popularity"].totals)[item_ids] == 0
         self.new_ids = item_ids[is_new]
         self.trained_ids = item_ids[~is_new]
-        self.neighbours = self._neighbours(is_new)
+        self.neighbours = self._neighbours()
         self.column = torch.full((len(predictor.vocabulary),), -1)
         """(ids,) the column of each new item in its scores, -1 for other ids."""
         # Inverse of new_ids: from an id to its column.
@@ -135,26 +135,15 @@ class NewItemBaselines:
         target_scores = old_scores[in_top].gather(1, targets[in_top][:, None])[:, 0]
         return torch.where(column < highest.shape[1], target_scores - displacing, torch.inf)
 
-    def _neighbours(self, is_new: Tensor) -> Tensor:
+    def _neighbours(self) -> Tensor:
         """Return the weight of each trained item in the score of each new one, (new items, trained items)."""
-        known_items = self.predictor.known_items
-        assert known_items is not None
-        tokens, weights = map(torch.from_numpy, known_items.encoder.encode(known_items.items))
-        # Token 0 is the same for all items and says nothing.
-        rows = torch.arange(len(tokens))[:, None].expand_as(tokens)[tokens > 0]
-        entries = torch.stack([rows, tokens[tokens > 0]])
-        shape = len(tokens), known_items.encoder.num_tokens
-        features = torch.sparse_coo_tensor(entries, weights[tokens > 0], shape, check_invariants=False).coalesce()
-        lengths = torch.sparse.sum(features * features, 1).to_dense().sqrt().clamp(min=1e-12)
-        trained, new = ((is_new == value).nonzero()[:, 0] for value in (False, True))
-        trained_features = features.index_select(0, trained)
-        matrix = torch.zeros(len(new), len(trained))
-        for low in range(0, len(new), _ROWS):
+        similarity = self.predictor.item_similarity()
+        trained_ids = self.trained_ids.numpy()
+        matrix = torch.zeros(len(self.new_ids), len(trained_ids))
+        for low in range(0, len(self.new_ids), _ROWS):
             chunk = slice(low, low + _ROWS)
-            vectors = features.index_select(0, new[chunk]).to_dense() / lengths[new[chunk], None]
-            # Cosine similarity: a sparse product, divided by both lengths.
-            similarity = (trained_features @ vectors.T).T / lengths[trained]
-            highest, index = similarity.topk(min(NEIGHBOURS, len(trained)), dim=1)
+            similarities = torch.from_numpy(similarity.of_all(self.new_ids[chunk].numpy(), trained_ids)).float()
+            highest, index = similarities.topk(min(NEIGHBOURS, len(trained_ids)), dim=1)
             fractions = highest.clamp(min=1e-6)
             # Scatter the normalised similarities of the nearest items to their columns.
             matrix[chunk] = matrix[chunk].scatter(1, index, fractions / fractions.sum(1, keepdim=True))

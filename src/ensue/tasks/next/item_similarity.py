@@ -63,8 +63,10 @@ class ItemSimilarity:
         if self._features is not None:
             products: Floats = (self._features[first] @ self._features[second].T).toarray()
             return products.clip(0, 1)
-        pairs = np.meshgrid(first, second, indexing="ij")
-        return self.of_pairs(pairs[0].ravel(), pairs[1].ravel()).reshape(len(first), len(second))
+        # Whole rows are cut out, since single cells of a sparse table are slow to read.
+        counts = self._counts[first][:, second].toarray()
+        similarity: Floats = counts / np.sqrt(np.outer(self._totals[first], self._totals[second]))
+        return similarity.clip(0, 1)
 
     def among(self, ids: Index) -> Callable[[int], Floats]:
         """Return a function that takes a position in ``ids`` and returns its row of ``of_all(ids, ids)``.

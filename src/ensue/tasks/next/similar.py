@@ -76,10 +76,11 @@ def similar_items(state: NextState, items: Sequence[str], k: int, rules: Rules) 
     hidden = np.array([*range(FIRST), *(state.metadata.forgotten or ())])
     titles = state.known_items.titles if state.known_items is not None else {}
     size = max(1, CELLS // len(state.vocabulary))
+    lengths = _lengths(np.zeros((0, 1), np.float32) if vectors is None else vectors)
     choices = []
     for low in range(0, len(ids), size):
         chunk = ids[low : low + size]
-        scores = _counted(state, chunk) if vectors is None else _cosines(vectors[chunk], vectors)
+        scores = _counted(state, chunk) if vectors is None else _cosines(vectors[chunk], vectors, lengths)
         # Neither placeholders and forgotten items nor the item itself is an answer.
         scores[:, hidden] = -np.inf
         scores[np.arange(len(chunk)), chunk] = -np.inf
@@ -102,11 +103,15 @@ def _counted(state: NextState, ids: npt.NDArray[np.int32]) -> VectorTable:
     return np.where(similarities > 0, similarities, -np.inf).astype(np.float32)
 
 
-def _cosines(queries: VectorTable, vectors: VectorTable) -> VectorTable:
-    """Return (queries, rows) cosines; the table is not copied, since it may be large."""
-    lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
-    query_lengths = np.linalg.norm(queries, axis=1, keepdims=True)
-    cosines: VectorTable = queries @ vectors.T / np.maximum(query_lengths * lengths, 1e-12)
+def _lengths(vectors: VectorTable) -> VectorTable:
+    """Return (rows,) the length of each vector; the table is not copied, since it may be large."""
+    lengths: VectorTable = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
+    return lengths
+
+
+def _cosines(queries: VectorTable, vectors: VectorTable, lengths: VectorTable) -> VectorTable:
+    """Return (queries, rows) cosines with vectors of these lengths."""
+    cosines: VectorTable = queries @ vectors.T / np.maximum(_lengths(queries)[:, None] * lengths, 1e-12)
     # Rounding may leave 1.0000001 of two equal vectors.
     return cosines.clip(-1, 1)
 
@@ -177,10 +182,11 @@ def similar_sessions(
     vectors, has_vector = session_vectors(state, encoded(state, among))
     similar: list[list[SimilarSession]] = [[] for _ in records]
     names = np.array([record.id for record in among])
+    lengths = _lengths(vectors)
     rows = np.flatnonzero(has_query)
     for low in range(0, len(rows) if has_vector.any() else 0, size := max(1, CELLS // max(len(among), 1))):
         chunk = rows[low : low + size]
-        cosines = _cosines(queries[chunk], vectors)
+        cosines = _cosines(queries[chunk], vectors, lengths)
         cosines[:, ~has_vector] = -np.inf
         for row, record in enumerate(records[index] for index in chunk.tolist()):
             # A session that is in the searched log too would only find itself.

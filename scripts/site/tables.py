@@ -302,7 +302,27 @@ def growth() -> str:
 
 def poolings() -> str:
     """Return the accuracy of poolings and baselines, one column per data set."""
-    result = load("studies/results/centrality.json")
+    return _poolings("centrality")
+
+
+def token_rank() -> str:
+    """Return the same of TokenRank and the poolings it is compared with, trained in one run."""
+    return _poolings("tokenrank")
+
+
+def label_sets() -> str:
+    """Return ours and scikit-learn's one-vs-rest on texts with several labels."""
+    result = load("benchmarks/results/label_sets.json")
+    names = {"micro_f1": "micro F1", "macro_f1": "macro F1", "subset_accuracy": "subset accuracy", "lrap": "LRAP"}
+    lines = [f"| data | model | {' | '.join(names.values())} | fit, CPU seconds |", "|---" * 7 + "|"]
+    for row in result["tables"]["overall"]:
+        cells = " | ".join(spread(row, name) for name in names)
+        lines.append(f"| {row['data']} | {row['model']} | {cells} | {row['fit_cpu_seconds']} |")
+    return "\n".join([*lines, "", source(result)])
+
+
+def _poolings(study: str) -> str:
+    result = load(f"studies/results/{study}.json")
     rows = {(row["data"], row["model"]): row for row in result["tables"]["overall"]}
     sets, models = (list(dict.fromkeys(key[side] for key in rows)) for side in (0, 1))
     lines = [f"| model | {' | '.join(sets)} |", "|---" * (1 + len(sets)) + "|"]
@@ -391,5 +411,7 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "defaults": defaults,
     "growth": growth,
     "poolings": poolings,
+    "token_rank": token_rank,
+    "label_sets": label_sets,
     "stream": stream,
 }

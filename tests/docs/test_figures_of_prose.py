@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from ensue.significance import LEVEL
 from ensue_studies.anywhere import FULL
 from scripts.site.blocks import ROOT, pages
 from scripts.site.tables import load
@@ -191,6 +192,28 @@ def _centrality() -> Iterator[str]:
             seeds.setdefault(row["data"], set()).add(row["seeds"])
     assert seeds["sst1"] == seeds["sst2"] == {5} and seeds["trec"] == {3} and seeds["snli"] == {1}
     yield "five seeds on SST, three on TREC, one elsewhere"
+    tests = load("studies/results/tokenrank.json")["tables"]["paired_tests"]
+    rank, bilinear = ("tokenrank", "centrality-bilinear")
+    assert _one(tests, model=bilinear, other=rank)["p_value"] > LEVEL
+    assert all(_one(tests, model=name, other="self-attention")["p_value"] < LEVEL for name in (rank, bilinear))
+    yield "do not differ significantly, and self-attention is significantly better than both in this run"
+
+
+def _label_sets() -> Iterator[str]:
+    tables = load("benchmarks/results/label_sets.json")["tables"]
+    reuters, films = tables["data"]
+    yield f"headlines of Reuters-21578 with {reuters['labels']} topics ({reuters['train']:,} for training)"
+    yield f"titles of MovieLens films with {films['labels']} genres ({films['train']:,} for training)"
+    tests = [row for row in tables["paired_tests"] if row["model"] == "ensue, best"]
+    micro = [row for row in tests if row["metric"] == "micro_f1"]
+    assert len(micro) == 8 and all(row["difference"] > 0 and row["p_value"] < LEVEL for row in micro)
+    yield "In micro F1 `best` is significantly better than each of the four on both."
+    macro = [row for row in tests if row["metric"] == "macro_f1" and row["other"].endswith("tuned")]
+    assert len(macro) == 4 and all(row["p_value"] > LEVEL for row in macro)
+    yield "In macro F1 it does not differ significantly from the tuned ones."
+    exact = _one(tests, data="movies", other="LinearSVC", metric="subset_accuracy")
+    assert exact["difference"] < 0 and exact["p_value"] < LEVEL
+    yield "On the films untuned LinearSVC has significantly more sets exactly right"
 
 
 def _newcomers() -> Iterator[str]:
@@ -222,6 +245,7 @@ PROSE = {
     "docs/results/best_vs_baselines.md": _anywhere,
     "docs/results/sansr.md": _sansr,
     "docs/results/centrality.md": _centrality,
+    "docs/guides/classify_texts.md": _label_sets,
     "docs/results/new_users.md": _newcomers,
     "docs/results/speed.md": _speed,
 }

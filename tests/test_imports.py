@@ -28,6 +28,7 @@ FLOORS = [
     "arguments",
     "answers",
     "predictions",
+    "experiments",
     "vocabulary",
     "kernels",
     "topk",

@@ -128,6 +128,17 @@ class Answer(Choices):
     events: int = 0
 
 
+@dataclass(frozen=True, slots=True, repr=False, kw_only=True)
+class VariantAnswer(Answer):
+    """The answer of a variant of an experiment (:mod:`ensue.experiments`), over HTTP.
+
+    ``sources`` are the models that the choices of an interleaved list are from; empty for other lists.
+    """
+
+    variant: str
+    sources: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class SimilarSession(Line):
     """A session that is similar to another one: its events, and the cosine of the two, from -1 to 1.

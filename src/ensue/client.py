@@ -29,6 +29,7 @@ from ensue.answers import (
     QueryExplanation,
     TextAnswer,
     TextExplanation,
+    VariantAnswer,
 )
 from ensue.arguments import id_list
 from ensue.errors import DataError, EnsueError, ModelFolderError, SettingError
@@ -40,8 +41,9 @@ Record = History | Text | Post
 Session = Sequence[str] | History
 """A session or a cascade: a list of ids or queries, oldest first, or with times and an id a :class:`~ensue.History`."""
 Kind = TypeVar("Kind")
-_ANSWERS: Mapping[type[Record], type[Answer | TextAnswer | LinkAnswer]]
-_ANSWERS = {History: Answer, Text: TextAnswer, Post: LinkAnswer}
+_ANSWERS: Mapping[type[Record], Any]
+# An answer is that of a variant where it names one.
+_ANSWERS = {History: VariantAnswer | Answer, Text: TextAnswer, Post: LinkAnswer}
 _ERRORS: Mapping[int, type[EnsueError]] = {
     **dict.fromkeys((400, 413, 422), DataError), **dict.fromkeys((401, 403, 404), SettingError), 409: ModelFolderError
 }  # fmt: skip
@@ -87,6 +89,9 @@ class PredictOptions(SimilarOptions, total=False):
     """Task next: whether items of the session are left out; by the repeats in the training data unless stated."""
     rank_unknown: bool
     """Task next: whether items of the session that the training data lacks are ranked too."""
+    variant: str
+    """Task next: variant of an A/B test, which the service logs; the answers are then ``VariantAnswer``. Unless stated,
+    an experiment of the service assigns one by the id of each record."""
 
 
 class UpdateOptions(TypedDict, total=False):

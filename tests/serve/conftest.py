@@ -23,10 +23,12 @@ from ensue.data.posts.corpus import Corpus
 from ensue.data.posts.dataset import Articles, Posts
 from ensue.data.queries import read_queries
 from ensue.data.texts import Texts
+from ensue.experiments import Experiment
 from ensue.predictor import make
 from ensue.serve import learning, models
 from ensue.serve.app import Service, make_app
 from ensue.serve.events import Queue
+from ensue.serve.experiments import require_experiments
 from ensue.serve.files import Files
 from ensue.serve.models import ServedModels
 from ensue.serve.monitoring import Metrics, ServiceLog
@@ -175,6 +177,8 @@ def running(
     queue: Queue | None = None,
     story: bytes | None = None,
     edges: Mapping[str, Edges] | None = None,
+    experiments: tuple[Experiment, ...] = (),
+    shown: io.StringIO | None = None,
     token: str = "",
     update_token: str = "",
     hosts: tuple[str, ...] = (),
@@ -194,6 +198,8 @@ def running(
         queue=queue,
         story=story,
         edges=edges or {},
+        experiments=require_experiments(experiments, folders),
+        shown=None if shown is None else ServiceLog(shown),
         token=token,
         update_token=update_token,
         hosts=hosts,

@@ -40,7 +40,7 @@ from ensue.predictor import load, make
 from ensue.registry import models as models_of
 from ensue.registry import require_model, require_settings
 from ensue.store.folder import write_file
-from ensue.tasks import Task, named
+from ensue.tasks import NEXT, Task, named
 
 if TYPE_CHECKING:
     from ensue.evaluation.comparison import EvaluationOptions
@@ -142,14 +142,22 @@ def score(
     task: Annotated[str, typer.Option(help="with --train: next, classify, suggest or link")] = "",
     train: Annotated[Path | None, typer.Option(callback=present, help="training data of the baselines")] = None,
     name: Annotated[list[str] | None, typer.Option(help="names of the rankings [default: file names]")] = None,
+    by: Annotated[
+        str, typer.Option(help="variant: compare the variants of an A/B test in files of `serve --shown`")
+    ] = "",
     *,
     options: Scoring,
 ) -> None:
-    """Score rankings of other programs next to models and baselines.
+    """Score rankings of other programs next to models and baselines, or the variants of an A/B test by their clicks.
 
     TREC runs hold "query Q0 document rank score tag", JSON Lines {"id": "s1", "place": 2, "ranking": ["a", "b"]}.
     """
     folders = folder or []
+    if by:
+        if by != "variant" or folders or train is not None or name:
+            raise SettingError(f"--by {by}: write --by variant, without --folder, --train and --name")
+        _score_variants(tasks.commands_of(tasks.require(NEXT.name, context)), rankings, options)
+        return
     if not folders and (train is None or not task):
         raise SettingError("nothing to compare with: give --folder MODEL, or --task and --train DATA for the baselines")
     *ranking_paths, last_path = rankings
@@ -181,6 +189,48 @@ def score(
     _show(comparison.score_rankings(ranked, predictors, test_data, **scoring), options)
 
 
+def _score_variants(command: tasks.TaskCommands, paths: Sequence[Path], options: Scoring) -> None:
+    """Print what people clicked on the lists of each variant, or its JSON.
+
+    Raises:
+        SettingError: an option that only rankings have, or no file of shown lists.
+    """
+    defaults = Scoring()
+    for option in ("protocol", "unknown", "diversify", "max_per", "pairwise", "output", "per_example"):
+        if getattr(options, option) != getattr(defaults, option):
+            raise SettingError(f"--{option.replace('_', '-')} has no meaning with --by variant; use --json for a file")
+    from ensue.cli import results
+    from ensue.evaluation.ab_tests import evaluate_experiments
+
+    *shown, clicks_path = paths
+    if not shown:
+        raise SettingError(
+            f"{clicks_path}: give the lists that `ensue serve --shown FILE` wrote, then the log of clicks"
+        )
+    clicks, _ = command.read(options.data(clicks_path), options)
+    experiments = evaluate_experiments(shown, clicks, _cutoffs(options))
+    if options.json:
+        display.print_json([experiment.to_dict() for experiment in experiments])
+        return
+    for experiment in experiments:
+        results.show_experiment(experiment)
+
+
+def _cutoffs(options: Scoring) -> list[int]:
+    """Return the ranks of ``--cutoffs``, rising.
+
+    Raises:
+        SettingError: no list of ranks.
+    """
+    try:
+        cutoffs = sorted({int(k) for k in options.cutoffs.split(",")})
+    except ValueError:
+        cutoffs = []
+    if not cutoffs or cutoffs[0] < 1:
+        raise SettingError(f"--cutoffs {options.cutoffs!r} is not a list of ranks such as 10,20")
+    return cutoffs
+
+
 def _scoring(options: Scoring, task: Task) -> EvaluationOptions:
     """Return the options of an evaluation that the task has.
 
@@ -189,12 +239,7 @@ def _scoring(options: Scoring, task: Task) -> EvaluationOptions:
     """
     from ensue.evaluation.comparison import checked_options  # torch
 
-    try:
-        cutoffs = sorted({int(k) for k in options.cutoffs.split(",")})
-    except ValueError:
-        cutoffs = []
-    if not cutoffs or cutoffs[0] < 1:
-        raise SettingError(f"--cutoffs {options.cutoffs!r} is not a list of ranks such as 10,20")
+    cutoffs = _cutoffs(options)
     values: EvaluationOptions = {"protocol": options.protocol, "unknown": options.unknown, "cutoffs": cutoffs}
     if options.diversify or options.max_per:
         values |= {"diversify": options.diversify, "max_per": limits_of(options.max_per or [])}

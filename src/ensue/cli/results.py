@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ensue.cli import display
+from ensue.evaluation.ab_tests import ExperimentResult, Preference
 from ensue.evaluation.bootstrap import Verdict
 from ensue.evaluation.result import Result, Row, figure
 from ensue.lazy import lazy
 from ensue.metrics import UNBOUNDED, label
 from ensue.registry import models
-from ensue.significance import p_value_text
+from ensue.significance import is_significant, p_value_text
 from ensue.tasks import TASKS
 
 if TYPE_CHECKING:
@@ -110,6 +111,43 @@ def metrics(rows: Sequence[Row], names: Sequence[str], title: str) -> None:
             display.warning("warning:", f"{row.model}: {warning}")
         if unmatched := row.notes.get("unmatched"):
             display.warning("warning:", f"{row.model}: {unmatched}")
+
+
+def show_experiment(result: ExperimentResult) -> None:
+    """Print the metrics of each variant, and what differs between them."""
+    names = [*result.variants[0].metrics]
+    rows = []
+    for variant in result.variants:
+        values = (f"{100 * value:.2f}" for value in variant.metrics.values())
+        rows.append([variant.name, f"{variant.units:,}", f"{variant.lists:,}", *values])
+    display.table(["variant", "sessions", "lists", *map(label, names)], rows, title=f"{result.name}: metrics in %")
+    cells = [
+        [
+            pair.variant,
+            label(pair.metric),
+            f"{100 * pair.difference:+.2f}",
+            f"{100 * pair.low:+.2f} to {100 * pair.high:+.2f}",
+            p_value_text(pair.p_value),
+        ]
+        for pair in result.differences
+    ]
+    if cells:
+        reference = result.differences[0].reference
+        display.table(["variant", "metric", f"points to {reference}", "95 % CI", "p"], cells)
+    if result.preference is not None:
+        display.line(_preference_text(result.preference))
+    for warning in result.warnings:
+        display.warning("warning:", f"{result.name}: {warning}")
+
+
+def _preference_text(result: Preference) -> str:
+    """Say in how many sessions of an interleaved test each model got more clicks."""
+    counts = f"{result.wins:,} to {result.losses:,} sessions, {result.ties:,} ties"
+    interval = f"{100 * result.share:.1f} % (95 % CI {100 * result.low:.1f} to {100 * result.high:.1f})"
+    is_better = result.wins > result.losses
+    better, other = (result.variant, result.reference) if is_better else (result.reference, result.variant)
+    verdict = f"{better} is preferred to {other}" if is_significant(result.p_value) else "no significant preference"
+    return f"{verdict}: {result.variant} wins {counts}: {interval}, p = {p_value_text(result.p_value)}"
 
 
 def of_pairs(pairs: Sequence[Verdict]) -> None:

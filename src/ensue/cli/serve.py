@@ -10,6 +10,7 @@ import typer
 
 from ensue.cli.options import OwnModels, present
 from ensue.errors import SettingError
+from ensue.experiments import read_interleaved, read_split
 from ensue.registry import task_of
 from ensue.settings import changed, parse
 
@@ -22,6 +23,13 @@ def serve(
     port: Annotated[int, typer.Option(help="port; 0: any free one", min=0, max=65535)] = 8000,
     workers: Annotated[int, typer.Option(help="processes", min=1)] = 1,
     queue: Annotated[str | None, typer.Option(help="queue of `ensue stream`: sqlite:FILE or redis://…")] = None,
+    split: Annotated[
+        list[str] | None, typer.Option(metavar="NAME:A=SHARE,B=SHARE", help="A/B test of models at one address")
+    ] = None,
+    interleave: Annotated[
+        list[str] | None, typer.Option(metavar="NAME:A,B", help="address whose lists are interleaved of two models")
+    ] = None,
+    shown: Annotated[Path | None, typer.Option(help="file to which lists of variants are appended")] = None,
     scenario: Annotated[Path | None, typer.Option(help="demo scenario, written by `ensue demo`")] = None,
     edges: Annotated[
         list[str] | None, typer.Option(metavar="NAME=FILE", help="true edges to plot, 'from to' per line")
@@ -56,6 +64,8 @@ def serve(
         story=scenario,
         edges=_edges(edges or []),
         queue=queue,
+        experiments=[*map(read_split, split or []), *map(read_interleaved, interleave or [])],
+        shown=shown,
         token=os.environ.get(TOKEN, ""),
         update_token=os.environ.get(UPDATE_TOKEN, ""),
         settings=settings,

@@ -14,6 +14,7 @@ from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import cast
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -22,11 +23,13 @@ from starlette.types import ASGIApp
 
 from ensue.data.edges import Edges
 from ensue.errors import DataError
-from ensue.serve import bodies, learning
-from ensue.serve.bodies import read_apart, read_body, read_key, read_request
+from ensue.experiments import Experiment
+from ensue.records import History
+from ensue.serve import bodies, experiments, learning
+from ensue.serve.bodies import Predict, read_apart, read_body, read_key, read_request
 from ensue.serve.events import Queue, put, read_events
 from ensue.serve.files import DOCS, INDEX, Files
-from ensue.serve.limits import RECORDS, Guard, require_tested, require_update
+from ensue.serve.limits import RECORDS, VARIANTS, Guard, require_tested, require_update
 from ensue.serve.lists import ItemList
 from ensue.serve.models import ServedModel, ServedModels
 from ensue.serve.monitoring import CONTENT_TYPE, Metrics, ServiceLog
@@ -52,6 +55,8 @@ class Service:
         log: where lines go.
         files: the page.
         queue: where events wait, or nothing.
+        experiments: by name, which is an address as that of a model.
+        shown: where the lists of variants are written, or nothing.
         story: JSON for the page, or nothing.
         edges: of models of histories, the true edges between values where they are known.
         token: what a client must show; empty where none is needed.
@@ -68,6 +73,8 @@ class Service:
     log: ServiceLog
     files: Files
     queue: Queue | None = None
+    experiments: Mapping[str, Experiment] = field(default_factory=dict)
+    shown: ServiceLog | None = None
     story: bytes | None = None
     edges: Mapping[str, Edges] = field(default_factory=dict)
     token: str = ""
@@ -179,10 +186,43 @@ class Endpoints:
         return JSONResponse([model.describe() for model in self._service.models.values()])
 
     async def _predict(self, request: Request) -> Response:
-        model = self._model(request)
+        name = request.path_params["name"]
+        experiment = self._service.experiments.get(name)
+        # All models of an experiment are of one task, so that their bodies are alike.
+        model = self._model(request) if experiment is None else self._service.models[next(iter(experiment.shares))]
         body = await read_request(request, self._settings, self._requests.of(model.task).predict)
-        lines = await self._ask(request, model, Kind("predict", body.k, body.evidence), model.questions(body))
+        # Bodies of task next alone have a variant.
+        variant: str = getattr(body, "variant", "")
+        if experiment is not None or variant:
+            lines = await self._predict_variants(request, experiment, body, variant)
+        else:
+            lines = await self._ask(request, model, Kind("predict", body.k, body.evidence), model.questions(body))
         return Response(f'{{"answers": [{", ".join(lines)}]}}', media_type=JSON)
+
+    async def _predict_variants(
+        self, request: Request, experiment: Experiment | None, body: Predict, variant: str
+    ) -> Sequence[str]:
+        """Return the line of JSON of the variant of each record, and log what was shown."""
+        name = request.path_params["name"]
+        records = cast(Sequence[History], body.records)
+        variants = experiments.variants_of(experiment, records, variant)
+        kind = Kind("predict", body.k, body.evidence)
+
+        async def ask(model_name: str, rows: Sequence[int]) -> Sequence[str]:
+            model = self._service.models.require(model_name)
+            questions = model.questions(body)
+            return await self._ask(request, model, kind, [questions[row] for row in rows])
+
+        if experiment is None:
+            lines = await ask(name, range(len(records)))
+        else:
+            lines = await experiments.answer(experiment, records, variants, body.k, ask)
+        lines = [experiments.labelled(line, variant) for line, variant in zip(lines, variants, strict=True)]
+        request.scope[RECORDS] = len(records)
+        request.scope[VARIANTS] = experiments.counted(variants)
+        if self._service.shown is not None:
+            experiments.write_shown(self._service.shown, name, experiment, records, lines)
+        return lines
 
     async def _explain(self, request: Request) -> Response:
         model = self._model(request)
@@ -311,7 +351,7 @@ class Endpoints:
         return Response(self._service.story, media_type=JSON)
 
     async def _openapi(self, request: Request) -> Response:
-        self._document = self._document or document(self._requests, self._service.models)
+        self._document = self._document or document(self._requests, [*self._service.models, *self._service.experiments])
         return JSONResponse(self._document)
 
     async def _page(self, request: Request) -> Response:

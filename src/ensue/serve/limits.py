@@ -355,6 +355,8 @@ RIGHTS = "ensue.rights"
 """Key of the :class:`Rights` of a request in its scope."""
 RECORDS = "ensue.records"
 """Key of the number of records of a request in its scope."""
+VARIANTS = "ensue.variants"
+"""Key of the numbers of its records by variant of an experiment."""
 HEADERS = {
     "content-security-policy": "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
     "object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -448,7 +450,8 @@ class Guard:
             route = route_of(scope)
             method = scope["method"] if scope["method"] in ("GET", "HEAD", "POST") else "other"
             self._metrics.request(method=method, route=route, status=status, seconds=seconds)
-            self._log.request(method=method, route=route, status=status, seconds=seconds, records=scope.get(RECORDS, 0))
+            counts = {"records": scope.get(RECORDS, 0), "variants": scope.get(VARIANTS, {})}
+            self._log.request(method=method, route=route, status=status, seconds=seconds, **counts)
 
     def _require(self, scope: Scope) -> None:
         """Refuse a request by its host, its origin or its token.

@@ -16,10 +16,11 @@ import re
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, date, datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import TextIO
 
 import numpy as np
@@ -44,16 +45,31 @@ class ServiceLog:
         self._lock = threading.Lock()
         self._lines: list[str] = []
 
-    def request(self, *, method: str, route: str, status: int, seconds: float, records: int) -> None:
+    def request(
+        self,
+        *,
+        method: str,
+        route: str,
+        status: int,
+        seconds: float,
+        records: int,
+        variants: Mapping[str, int] = MappingProxyType({}),
+    ) -> None:
         """Write one line per request; ``route`` is the template, so that nothing of the address itself is kept.
 
-        Lines of requests are written together, at most :data:`LINES_TOGETHER` seconds later: a write for each costs a
-        tenth of a small answer, and wakes whoever reads the log.
+        ``variants`` are numbers of records by variant of an experiment.
         """
-        first = self._add(
-            {"method": method, "route": route, "status": status, "ms": round(1000 * seconds, 2), "records": records}
-        )
-        if first:
+        milliseconds = round(1000 * seconds, 2)
+        fields = {"method": method, "route": route, "status": status, "ms": milliseconds, "records": records}
+        self.entry(**fields, **({"variants": variants} if variants else {}))
+
+    def entry(self, **fields: object) -> None:
+        """Write a line.
+
+        Lines are written together, at most :data:`LINES_TOGETHER` seconds later: a write for each costs a tenth of a
+        small answer, and wakes whoever reads the log.
+        """
+        if self._add(fields):
             asyncio.get_running_loop().call_later(LINES_TOGETHER, self.flush)
 
     def event(self, event: str, **facts: object) -> None:

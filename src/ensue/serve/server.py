@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import gc
+import io
 import logging
 import os
 import shutil
@@ -17,16 +18,19 @@ from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
 from types import FrameType, MappingProxyType
+from typing import TextIO
 
 import uvicorn
 from starlette.types import ASGIApp
 
 from ensue.data.edges import Edges, read_edges
 from ensue.errors import DataError, SettingError
+from ensue.experiments import Experiment
 from ensue.registry import task_of
 from ensue.serve.app import Service, make_app
 from ensue.serve.bodies import decode
 from ensue.serve.events import open_queue
+from ensue.serve.experiments import require_experiments
 from ensue.serve.files import Files
 from ensue.serve.limits import LOCAL, Connection, Register, Server, is_local, raise_file_limit
 from ensue.serve.models import ServedFolder, ServedModels, limit_threads, require_names
@@ -56,6 +60,8 @@ def run(
     story: Path | None = None,
     edges: Mapping[str, Path] = MappingProxyType({}),
     queue: str | None = None,
+    experiments: Sequence[Experiment] = (),
+    shown: Path | None = None,
     token: str = "",
     update_token: str = "",
     settings: ServeSettings | None = None,
@@ -71,6 +77,8 @@ def run(
         story: a file of JSON that the page shows, at ``/v1/story``.
         edges: name of a model of histories to a file of true edges, ``from to`` per line, which its plots show.
         queue: where ``/v1/events`` puts events: ``sqlite:queue.db`` or ``redis://host:port/0?stream=NAME``.
+        experiments: that the service answers at addresses of their own.
+        shown: file to which the list of each answer with a variant is appended, without the ids of sessions.
         token: token of clients; needed unless only this machine can reach ``host``.
         update_token: token for updates and events; without one, every client may send them, but no client may leave
             out the test of an update.
@@ -95,6 +103,7 @@ def run(
     if workers < 1 or (workers > 1 and sys.platform == "win32"):
         raise SettingError(f"--workers {workers}: give at least 1, and 1 on a system that cannot fork")
     require_names(folders)
+    experiments_by_name = require_experiments(experiments, folders)
     scenario = None if story is None else _read_story(story)
     true_edges = _read_edges(edges, folders)
     local = (*LOCAL, host.lower()) if is_local(host) else ()
@@ -114,6 +123,8 @@ def run(
             metrics=metrics,
             log=lines,
             files=Files(),
+            experiments=experiments_by_name,
+            shown=None if shown is None else ServiceLog(stack.enter_context(_appended(shown))),
             story=scenario,
             edges=true_edges,
             token=token,
@@ -152,6 +163,20 @@ def run(
             supervisor = Supervisor(folders, workers, limits, metrics, counts, lines, work)
             supervisor.run(lambda: announce(supervisor.tasks))
         lines.event("stopped")
+
+
+def _appended(path: Path) -> TextIO:
+    """Open a file to which several processes append lines: each write is one call of the system.
+
+    Raises:
+        SettingError: it cannot be written.
+    """
+    try:
+        return io.TextIOWrapper(io.FileIO(path, "a"), "ascii", write_through=True)
+    except OSError as error:
+        raise SettingError(
+            f"--shown {path}: cannot be written ({error.strerror}); name a file in a folder that is there"
+        ) from error
 
 
 @contextmanager
@@ -214,6 +239,8 @@ def _serve(
         server.run(sockets=[listening])
     finally:
         service.log.flush()
+        if service.shown is not None:
+            service.shown.flush()
         for number, handler in old.items():
             signal.signal(number, handler)
 

@@ -11,12 +11,13 @@ import polars as pl
 from pydantic import AfterValidator, Field
 
 from ensue import figures
-from ensue.answers import Answer, Choice, Explanation
+from ensue.answers import Answer, Choice, Explanation, VariantAnswer
 from ensue.data.edges import Edges
 from ensue.data.frames import FRAME
 from ensue.data.histories import Histories
 from ensue.data.inputs import read_item_table
 from ensue.errors import EnsueError
+from ensue.experiments import require_variant
 from ensue.lines import plural
 from ensue.records import History
 from ensue.serve.bodies import Bodies, Body, Explain, Figure, Ids, Limit, Limits, Predict, Similar, Update, too_long
@@ -105,6 +106,9 @@ class PredictNext(ItemRules, Predict):
     exclude_seen: bool | None = Field(None, description="whether items of the session are excluded; default: as fitted")
     rank_unknown: bool = Field(
         False, description="whether items of the session that the model does not know may be returned"
+    )
+    variant: Annotated[str, AfterValidator(require_variant)] = Field(
+        "", description="a name of at most 64 letters, digits, '.', '_' and '-': the variant of an experiment"
     )
 
 
@@ -254,7 +258,7 @@ SERVICE = TaskService(
     task=NEXT,
     view="events",
     bodies=Bodies(PredictNext, update=UpdateNext, similar=SimilarNext),
-    answer_type=Answer,
+    answer_type=cast(type, VariantAnswer | Answer),
     explanation_type=Explanation,
     examples={
         "predict": {

@@ -22,6 +22,7 @@ UNBOUNDED = ("log_loss",)
 """Metrics that are not fractions: shown as they are, others x 100."""
 _LABELS = {
     "mrr": "MRR",
+    "ctr": "CTR",
     "hit": "HR",
     "ndcg": "NDCG",
     "recall": "Recall",

@@ -187,7 +187,10 @@ def test_interleaved_clicks_count_for_the_model_of_the_item(tmp_path: Path, caps
     assert (result.preference.variant, result.preference.wins, result.preference.losses) == ("b", 15, 2)
     assert result.preference.ties == 3 and [variant.metrics["ctr"] for variant in result.variants] == [0.15, 0.8]
     show_experiment(result)
-    assert "b is preferred to a: b wins 15 to 2 sessions, 3 ties: 88.2 % (95 % CI" in capsys.readouterr().out
+    assert (
+        "b is preferred to a: b has more clicks in 15 sessions, a in 2, 3 ties; 88.2 % (95 % CI"
+        in capsys.readouterr().out
+    )
 
 
 @pytest.mark.parametrize(

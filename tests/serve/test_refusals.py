@@ -206,7 +206,7 @@ def test_prefixes_only_where_they_mean_something(all_tasks: Running) -> None:
     found = all_tasks.post("/v1/models/clicks/predict", {"records": [], "prefix": "a"})
     assert found.json()["error"] == (
         "field 'prefix' is not known; a body has records, k, evidence, exclude, allow, exclude_lists, "
-        "allow_lists, filters, now, max_per, diversify, exclude_seen, rank_unknown"
+        "allow_lists, filters, now, max_per, diversify, exclude_seen, rank_unknown, variant"
     )
     for more, error in (
         ({"prefix": 3}, 'field "prefix" must be a text'),

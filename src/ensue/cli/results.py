@@ -142,12 +142,11 @@ def show_experiment(result: ExperimentResult) -> None:
 
 def _preference_text(result: Preference) -> str:
     """Say in how many sessions of an interleaved test each model got more clicks."""
-    counts = f"{result.wins:,} to {result.losses:,} sessions, {result.ties:,} ties"
+    is_sure = is_significant(result.p_value)
+    verdict = f"{result.variant} is preferred to {result.reference}" if is_sure else "no significant preference"
+    counts = f"{result.variant} has more clicks in {result.wins:,} sessions, {result.reference} in {result.losses:,}"
     interval = f"{100 * result.share:.1f} % (95 % CI {100 * result.low:.1f} to {100 * result.high:.1f})"
-    is_better = result.wins > result.losses
-    better, other = (result.variant, result.reference) if is_better else (result.reference, result.variant)
-    verdict = f"{better} is preferred to {other}" if is_significant(result.p_value) else "no significant preference"
-    return f"{verdict}: {result.variant} wins {counts}: {interval}, p = {p_value_text(result.p_value)}"
+    return f"{verdict}: {counts}, {result.ties:,} ties; {interval}, sign test p {p_value_text(result.p_value)}"
 
 
 def of_pairs(pairs: Sequence[Verdict]) -> None:

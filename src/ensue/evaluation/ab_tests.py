@@ -357,7 +357,7 @@ def _mismatch(variants: Sequence[Variant], shares: Mapping[str, float | None]) -
     sizes = ", ".join(f"{variant.name} {variant.units:,}" for variant in variants)
     wanted = ", ".join(f"{100 * fraction:.3g} %" for fraction in fractions.tolist())
     return (
-        f"sample ratio mismatch: sessions are {sizes}, but the shares are {wanted} (p = {p_value_text(p_value)}); "
+        f"sample ratio mismatch: sessions are {sizes}, but the shares are {wanted} (p {p_value_text(p_value)}); "
         "the assignment or the log is broken, so do not trust the differences"
     )
 
@@ -386,7 +386,14 @@ def _interleaved(name: str, lists: Sequence[ShownList], followed: Sequence[Outco
         Variant(model, len(clicks), len(lists), {"ctr": clicked_lists[model] / len(lists)}) for model in models
     )
     wins, losses = int((leads > 0).sum()), int((leads < 0).sum())
-    return ExperimentResult(name, variants, (), preference(second, first, wins, losses, len(leads) - wins - losses))
+    ties = len(leads) - wins - losses
+    # The result names the winner first.
+    result = (
+        preference(second, first, wins, losses, ties)
+        if wins >= losses
+        else preference(first, second, losses, wins, ties)
+    )
+    return ExperimentResult(name, variants, (), result)
 
 
 def preference(variant: str, reference: str, wins: int, losses: int, ties: int) -> Preference:

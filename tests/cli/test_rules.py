@@ -126,7 +126,7 @@ def test_a_wrong_filter_is_one_line(model: NextEvent, service: Running, text: st
 
 def test_models_without_an_item_table_have_no_columns_and_lists_of_filters_are_short(model: NextEvent) -> None:
     counted = NextEvent("markov").fit([["a", "b"]])
-    with pytest.raises(DataError, match="no item table, so it has no columns; fit a network with --items"):
+    with pytest.raises(DataError, match="no item table, so it has no columns; fit it with --items"):
         counted.predict([["a"]], filters=["price < 3"])
     with pytest.raises(DataError, match="21 filters exceed the limit of 20; join them by and"):
         model.predict([["a"]], filters=["price < 3"] * 21)
@@ -312,3 +312,26 @@ def random_filter(random: np.random.Generator, depth: int) -> tuple[str, Any]:
         return f"price {sign} {bound}", compares
     value = str(random.choice(["shoes", "boots", "hats", "sale"]))
     return f'category == "{value}"', lambda item: value in item["category"].lower() if item["category"] else None
+
+
+@pytest.mark.parametrize("name", ["markov", "vsknn", "popularity"])
+def test_baselines_keep_the_table_for_rules(name: str, tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    sessions = [[f"i{id}" for id in random.integers(0, 30, 5)] for _ in range(80)]
+    plain = NextEvent(name).fit(sessions)
+    counted = NextEvent(name).fit(sessions, items=pl.DataFrame(ITEMS))
+    counted.save(tmp_path / "model")
+    loaded = NextEvent.load(tmp_path / "model")
+    cheap = {item["item"] for item in ITEMS if item["price"] and float(item["price"]) < 12}
+    for model in (counted, loaded):
+        assert model.predict([["i3"]], k=40).values == plain.predict([["i3"]], k=40).values
+        (values,) = model.predict([["i3"]], k=40, filters=["price < 12"]).values
+        assert values == [value for value in plain.predict([["i3"]], k=40).values[0] if value in cheap]
+        (values,) = model.predict([["i3"]], k=40, max_per={"category": 1}, diversify="mmr=0.3").values
+        categories = [ITEMS[int(value[1:])]["category"] for value in values]
+        assert sorted(filter(None, categories)) == sorted({*categories} - {""})
+    # An item of the table is an answer once a session has it.
+    loaded.update([["i3", "i38"], ["i3", "i38"]], items=pl.DataFrame([*ITEMS[:38], {**ITEMS[38], "price": "5"}]))
+    assert "i38" in loaded.predict([["i3"]], k=40, filters=["price < 12"]).values[0]
+    result = loaded.evaluate(sessions[:9], cutoffs=[5], max_per={"category": 2})
+    assert result.rows[1].model == f"{name}, 2 per category"

@@ -114,7 +114,7 @@ def compare(entries: Sequence[Sequence[AnyPredictor]], data: Data, **options: Un
 def training_data(task: str, names: Sequence[str], data: Data) -> list[Data]:
     """Return the data that each of several models trains on: without the item table for baselines, which read none.
 
-    Where all models are baselines they get the table, and refuse it.
+    Where all models are baselines they get the table, and keep it for rules.
 
     Args:
         task: of the models.

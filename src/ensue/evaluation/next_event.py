@@ -287,7 +287,7 @@ class SessionTargets(Examples[NextPredictor, TargetRanks]):
     def notes(self, runs: Sequence[TargetRanks]) -> Json:
         """Return metrics of the lists beyond accuracy, and metrics of subsets of the targets.
 
-        Subsets are popular and rare items, targets of each kind, and where a model has an item table items with and
+        Subsets are popular and rare items, targets of each kind, and where a model has item features items with and
         without training events. Next to those of items without are the metrics of baselines that score such items by
         their features and counts.
         """
@@ -298,7 +298,7 @@ class SessionTargets(Examples[NextPredictor, TargetRanks]):
             tables = [list_metrics(run.lists, run.listed, run.predictor) for run in runs if run.predictor is not None]
             notes["beyond_accuracy"] = {name: float(np.mean([table[name] for table in tables])) for name in tables[0]}
         notes |= self._by_kind(runs)
-        predictor = next((predictor for predictor in self.predictors if predictor.known_items is not None), None)
+        predictor = next((predictor for predictor in self.predictors if predictor.has_item_features), None)
         if predictor is None:
             return notes
         is_new = self._is_new(predictor)
@@ -328,7 +328,7 @@ class SessionTargets(Examples[NextPredictor, TargetRanks]):
 
     def _is_new(self, predictor: NextPredictor) -> Mask:
         """Return (targets,) whether an item is in the item table of a predictor, but not in its training data."""
-        if predictor.known_items is None:
+        if not predictor.has_item_features:
             return np.zeros(len(self.events), np.bool_)
         ids = self.data.encode(predictor.vocabulary).ids[self.events]
         is_new: Mask = (ids != UNKNOWN) & (predictor.counting["popularity"].totals[ids] == 0)

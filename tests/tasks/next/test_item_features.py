@@ -199,9 +199,7 @@ def test_only_items_of_the_table_are_answers_without_events(table: Path) -> None
     assert "tea8" not in plain.predict([["tea1", "tea2"]], k=40).values[0]
 
 
-def test_a_model_that_counts_refuses_a_table(table: Path) -> None:
-    with pytest.raises(SettingError, match="items: markov counts ids and uses no features; leave the item table out"):
-        NextEvent("markov").fit(sessions(1, 9), items=table)
+def test_a_table_of_other_items_is_refused(table: Path) -> None:
     with pytest.raises(DataError, match=r"none of the 27 items is in the training data; .*'boat0', the data 'x'"):
         NextEvent("core", epochs=1).fit([["x", "y"], ["y", "x"]], items=table)
 

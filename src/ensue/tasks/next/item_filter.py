@@ -224,7 +224,7 @@ class FilterCache:
             DataError: the model has none.
         """
         if items is None:
-            raise DataError("the model has no item table, so it has no columns; fit a network with --items TABLE")
+            raise DataError("the model has no item table, so it has no columns; fit it with --items TABLE")
         if self._columns is None or self._columns.items is not items or self._columns.num_ids != len(vocabulary):
             self._columns = ItemColumns(items, vocabulary)
         return self._columns

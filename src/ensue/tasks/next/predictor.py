@@ -148,6 +148,8 @@ def restore(state: NextState, fitted: FittedNext, folder: Path) -> None:
     state.counting = {**fitted.baselines}
     if state.model_name in COUNTING:
         state.model = state.counting[state.model_name]
+        if state.metadata.item_columns:
+            state.known_items = KnownItems.read(folder, {}, len(state.vocabulary))
         return
     state.read_network(folder, read_tensors(folder, NETWORK), bounded=state.model_name in {*MODELS})
     network = state.network
@@ -286,7 +288,7 @@ class NextPredictor(NextState):
             DataError: the table lacks a column.
         """
         if self.known_items is None:
-            raise SettingError("the model has no item features; fit it with --items")
+            raise SettingError("the model has no item table; fit it with --items")
         known_items = self.known_items
         update.add_items(self, KnownItems(known_items.items.merge(items), known_items.encoder, known_items.embeddings))
         self.learned()

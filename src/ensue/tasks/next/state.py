@@ -145,6 +145,11 @@ class NextState(State[NextModel]):
         """Names of the baselines that are reported next to this model."""
         return tuple(name for name in COUNTING if self.keeps_histories or name != "vsknn")
 
+    @property
+    def has_item_features(self) -> bool:
+        """Whether scores depend on the item table: a baseline keeps it for rules alone."""
+        return self.known_items is not None and self.schedule is not None
+
     def repeat_shares(self, exclusion: Exclusion = Exclusion.NONE) -> RepeatShares | None:
         """Return how often values come again, by distance; ``None`` where none does, or none may be an answer."""
         own_items = self.counting.get("own-items")

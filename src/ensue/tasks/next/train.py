@@ -186,8 +186,10 @@ def example(state: NextState, valid: Histories, index: int) -> Example | None:
 def _known_items(state: NextState, data: Histories) -> KnownItems | None:
     """Return the item table of the data, whose tokens are those of items that its histories hold.
 
+    Baselines keep the table for rules on its columns.
+
     Raises:
-        SettingError: no network is trained, which is what features are for.
+        SettingError: word vectors without a table.
         DataError: the table knows no item of the data.
     """
     items = data.items
@@ -197,8 +199,6 @@ def _known_items(state: NextState, data: Histories) -> KnownItems | None:
         if vectors or encoder:
             raise SettingError("vectors and encoder encode the texts of an item table; give items too, or remove them")
         return None
-    if all(schedule is None for _, schedule in state.candidates.values()):
-        raise SettingError(f"items: {state.model_name} counts ids and uses no features; leave the item table out")
     trained = {data.vocabulary.values[id - FIRST] for id in np.unique(data.ids).tolist() if id >= FIRST}
     is_trained = items.ids.is_in(list(trained))
     if not is_trained.any():

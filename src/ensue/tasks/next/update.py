@@ -80,12 +80,15 @@ def add_values(state: NextState, values: Iterable[str]) -> None:
 
 
 def add_items(state: NextState, known: KnownItems) -> None:
-    """Give all items of a table ids, and those without events the rows that are computed from their tokens."""
+    """Give all items of a table ids, and those without events the rows that are computed from their tokens.
+
+    A baseline gets the table alone: an item without events is never an answer of counts.
+    """
     state.known_items = known
-    add_values(state, known.items.ids.to_list())
-    state.metadata.values = len(state.vocabulary) - FIRST
     if state.schedule is None:
         return
+    add_values(state, known.items.ids.to_list())
+    state.metadata.values = len(state.vocabulary) - FIRST
     ids = np.array([state.vocabulary.id(item) for item in known.items.ids])
     # Items with events keep their trained rows; only those without get computed ones.
     is_new = state.counting["popularity"].totals[ids] == 0

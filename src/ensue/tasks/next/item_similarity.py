@@ -88,11 +88,12 @@ class ItemSimilarity:
         of_token = np.zeros(self._features.shape[1])
 
         def row(position: int) -> Floats:
-            of_token[tokens[:, position]] = weights[:, position]
+            own_tokens = tokens[:, position]
+            of_token[own_tokens] = weights[:, position]
             # Indices are valid; other modes than "raise" need no copy of the output.
             of_token.take(tokens, out=products, mode="clip")
             np.multiply(products, weights, out=products)
-            of_token[tokens[:, position]] = 0
+            of_token[own_tokens] = 0
             similarity: Floats = np.add.reduce(products, axis=0)
             return np.minimum(similarity, 1, out=similarity)
 

@@ -107,7 +107,7 @@ class Reranker:
             best = int(values.argmax())
             closed.append(best)
             values[best] = -np.inf
-            if not self._takes(int(ids[best]), counts):
+            if self.caps and not self._takes(int(ids[best]), counts):
                 continue
             selected.append(best)
             if len(selected) == k:
@@ -117,7 +117,8 @@ class Reranker:
                 penalty = similarity(best)
                 np.multiply(penalty, self.weight, out=penalty)
                 np.minimum(values, np.subtract(relevance, penalty, out=penalty), out=values)
-            total = total + fractions[best]
+            if len(p):
+                total = total + fractions[best]
         return selected
 
     def _takes(self, id: int, counts: Sequence[dict[str, int]]) -> bool:
@@ -134,7 +135,7 @@ class Reranker:
     def _fractions(self, ids: Index, session: Ids) -> tuple[Floats, Floats]:
         """Return (values,) fractions among the items of the session, and (candidates, values) those of each item."""
         number: dict[str, int] = {}
-        for id in session.tolist():
+        for id in session.tolist() if self.values else ():
             for value in self.values.get(id, []):
                 number.setdefault(value, len(number))
         if not number:

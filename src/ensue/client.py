@@ -41,9 +41,8 @@ Record = History | Text | Post
 Session = Sequence[str] | History
 """A session or a cascade: a list of ids or queries, oldest first, or with times and an id a :class:`~ensue.History`."""
 Kind = TypeVar("Kind")
-_ANSWERS: Mapping[type[Record], Any]
-# An answer is that of a variant where it names one.
-_ANSWERS = {History: VariantAnswer | Answer, Text: TextAnswer, Post: LinkAnswer}
+_ANSWERS: Mapping[type[Record], type[Answer | TextAnswer | LinkAnswer]]
+_ANSWERS = {History: Answer, Text: TextAnswer, Post: LinkAnswer}
 _ERRORS: Mapping[int, type[EnsueError]] = {
     **dict.fromkeys((400, 413, 422), DataError), **dict.fromkeys((401, 403, 404), SettingError), 409: ModelFolderError
 }  # fmt: skip
@@ -180,9 +179,9 @@ class RequestSender:
         # Options at their defaults are left out, so that older services take the request.
         body = {"records": _plain(records), "k": k, **fields, **lists}
 
-        def read(reply: Any) -> list[Any]:
+        def read(reply: Mapping[str, Sequence[Mapping[str, object]]]) -> list[Any]:
             pairs = zip(records, reply["answers"], strict=True)
-            return [_read(_ANSWERS[type(record)], answer) for record, answer in pairs]
+            return [_read(_answer(record, answer), answer) for record, answer in pairs]
 
         return Request("POST", f"/v1/models/{model}/predict", read, body)
 
@@ -190,7 +189,7 @@ class RequestSender:
         """See :meth:`ensue.client.Client.explain`."""
         records = _records(records)
 
-        def read(reply: Any) -> list[Any]:
+        def read(reply: Mapping[str, Sequence[Mapping[str, object]]]) -> list[Any]:
             pairs = zip(records, reply["explanations"], strict=True)
             return [_read(_explanation(record, explanation), explanation) for record, explanation in pairs]
 
@@ -308,6 +307,11 @@ def _records(records: Sequence[Record | Session]) -> list[Record]:
 
 def _plain(records: Sequence[Record | Article]) -> list[object]:
     return [json.loads(record.to_json()) for record in records]
+
+
+def _answer(record: Record, decoded: Mapping[str, object]) -> type:
+    # An experiment answers with the variant that it assigned.
+    return VariantAnswer if "variant" in decoded else _ANSWERS[type(record)]
 
 
 def _explanation(record: Record, decoded: Mapping[str, object]) -> type:

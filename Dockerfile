@@ -6,14 +6,17 @@
 FROM python:3.13 AS build
 WORKDIR /build
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
+# Networks need torch. Where only baselines are served, EXTRAS=serve,redis makes an image without it.
+ARG EXTRAS=serve,redis,torch
 # Where torch comes from, if not from pip's own index: one with CPU builds makes an image of a fifth of the size.
 ARG TORCH_INDEX=
 COPY constraints.txt pyproject.toml README.md LICENSE ./
 RUN python -m venv /opt/ensue \
-    && /opt/ensue/bin/pip install "$(grep '^torch==' constraints.txt)" ${TORCH_INDEX:+--index-url "$TORCH_INDEX"}
+    && case ",$EXTRAS," in *,torch,*) /opt/ensue/bin/pip install \
+        "$(grep '^torch==' constraints.txt)" ${TORCH_INDEX:+--index-url "$TORCH_INDEX"} ;; esac
 COPY native native
 COPY src src
-RUN /opt/ensue/bin/pip install '.[serve,redis]' --constraint constraints.txt
+RUN /opt/ensue/bin/pip install ".[$EXTRAS]" --constraint constraints.txt
 
 FROM python:3.13-slim
 RUN useradd --uid 10001 --no-create-home --shell /usr/sbin/nologin ensue \

@@ -52,7 +52,7 @@ def installed(place: Path) -> tuple[str, float, float]:
     (wheel,) = (place / "dist").glob("*.whl")
     path = f"{place / 'empty' / 'bin'}:{os.environ['PATH']}"
     began = time.perf_counter()
-    line = install().replace("ensue", f"{wheel} --constraint {ROOT / 'constraints.txt'}")
+    line = f"{install().replace('ensue', str(wheel))} --constraint {ROOT / 'constraints.txt'}"
     run(line, place, path)
     seconds = time.perf_counter() - began
     held = sum(

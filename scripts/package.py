@@ -1,10 +1,11 @@
 """Build sdist and wheel, install the wheel in empty environments, and use it there as a stranger would.
 
 ``scripts/package [PYTHON ...]``; without names, that of ``.venv`` and the newest other one on the path that starts.
-First the wheel alone, with no extra: every module that needs no more is imported, a log is checked, learned, scored and
-asked, and the commands of ``docs/first_answers.md`` run.
-Then with ``serve``, ``redis`` and ``client``: every module is imported, the service is asked, and of the first Python
-the demonstration runs, page and all. Everything lies outside the checkout and goes when it is over.
+First the wheel alone, with no extra, so without torch: every module that needs no more is imported, a log is checked,
+learned, scored and asked, and networks are refused with the command that installs torch.
+Then with ``torch``, ``serve``, ``redis`` and ``client``: every module is imported, the commands of
+``docs/first_answers.md`` run, the service is asked, and of the first Python the demonstration runs, page and all.
+Everything lies outside the checkout and goes when it is over.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ CONSTRAINTS = ROOT / "constraints.txt"
 SOURCES = ("src", "native", "README.md", "CHANGELOG.md", "LICENSE", "pyproject.toml", ".gitignore")
 """Contents of an sdist, besides its metadata."""
 NEWER = ("python3.14", "python3.13", "python3.12")
-EXTRAS = ("serve", "redis", "client")
+EXTRAS = ("torch", "serve", "redis", "client")
 NEED_SERVE = "ensue.serve."
 """Prefix of modules that may need the extra ``serve``; all others are imported without it."""
 KERNELS = "ensue/kernels/libkernels.so.1"
@@ -48,7 +49,7 @@ for found in pkgutil.walk_packages(ensue.__path__, "ensue."):
     try:
         importlib.import_module(found.name)
     except ImportError as error:
-        failed[found.name] = str(error)
+        failed[found.name] = error.name
 for name in ensue.__all__:
     getattr(ensue, name)
 print(json.dumps(failed))
@@ -84,7 +85,6 @@ def main() -> None:
         for number, environment in enumerate(future.result() for future in environments):
             began = time.monotonic()
             environment.use_core(build.wheel)
-            environment.use_ways(pool)
             environment.use_extras(build.wheel, pool, demo=not number)
             told(f"{environment.version}: the wheel works, alone and with {','.join(EXTRAS)}", began)
         checks.result()
@@ -205,8 +205,12 @@ class Environment:
         """The wheel alone: imports, ``check``, ``fit``, ``evaluate``, ``predict``; what is missing is named."""
         self.install(str(wheel))
         failed = json.loads(self.run("python", "-c", WALK).stdout)
-        of_service = {name for name in failed if name.startswith(NEED_SERVE)}
-        same(set(failed), of_service, f"modules that fail without an extra ({failed}) and those of the service")
+        of_extras = {name for name, missing in failed.items() if missing == "torch" or name.startswith(NEED_SERVE)}
+        same(
+            set(failed),
+            of_extras,
+            f"modules that fail without an extra ({failed}) and those of networks and the service",
+        )
         with ZipFile(wheel) as archive:
             compiled = KERNELS in archive.namelist()
         level = self.run("python", "-c", "import ensue.kernels; print(ensue.kernels.level())").stdout.strip()
@@ -219,6 +223,10 @@ class Environment:
         same(len(json.loads(result.stdout)["choices"]), 3, "choices")
         output = self.run("ensue", "reproduce", "hidan", "--data", ".", code=2).stderr
         same("pip install ensue-studies" in output, True, f"the package that {output!r} should name")
+        output = self.run("ensue", "fit", "next", "log.csv", "--model", "sansr", "-o", "network", code=2).stderr
+        same('pip install "ensue[torch]"' in output, True, f"the extra that {output!r} should name")
+        output = self.run("ensue", "fit", "next", "log.csv", "-o", "best").stderr
+        same("warning: PyTorch is not installed" in output, True, f"the warning that {output!r} should hold")
         output = self.run("ensue", "serve", "model", code=2).stderr
         same("pip install 'ensue[serve]'" in output, True, f"the extra that {output!r} should name")
 
@@ -238,6 +246,7 @@ class Environment:
         self.install(f"{wheel}[{','.join(EXTRAS)}]")
         demonstrations = [pool.submit(self.run, "ensue", "demo", "--no-serve", "--output", "demo")] if demo else []
         same(json.loads(self.run("python", "-c", WALK).stdout), {}, "modules that fail with all extras")
+        self.use_ways(pool)
         result = self._served(ASK, "model")
         same(result.split(), ["3", "2"], "choices and known ids, over HTTP")
         for demonstration in demonstrations:

@@ -12,7 +12,7 @@ from scripts.site.tables import load
 def test_every_question_is_answered_in_five_commands() -> None:
     index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
     assert list(ways()) == re.findall(r"^\| (.*\?) \|", index, re.MULTILINE)
-    assert install() == "pip install ensue"
+    assert install() == 'pip install "ensue[torch]"'
     for lines in ways().values():
         assert 1 <= len(lines) < MOST
         assert any(line.startswith("ensue") for line in lines)

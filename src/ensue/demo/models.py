@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import torch
 
 from ensue.answers import Explanation
 from ensue.data.histories import Histories
@@ -22,9 +21,15 @@ from ensue.data.texts import Texts
 from ensue.demo.cascades import CascadeWorld
 from ensue.demo.town import VALID_DAY, Session, Town, Written, histories_of, make_town, queries_of, texts_of
 from ensue.evaluation.comparison import evaluate
+from ensue.lazy import INSTALL, has_torch, lazy
 from ensue.predictor import make
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.training.report import Report
+
+if TYPE_CHECKING:
+    import torch
+else:
+    torch = lazy("torch")
 
 Log = Callable[[str], None]
 """Takes one line of progress."""
@@ -67,6 +72,8 @@ PANELS = (
          {**_NARROW, "epochs": 5, "learning_rate": 4e-3, "batch_size": 64}),
 )  # fmt: skip
 """Delays in the town are hours, not days: HiDAN divides 4 hours into 40 intervals."""
+BASELINES = {"stance": "tfidf", "sharing": "interpolated", "reading": "markov", "searching": "reranker"}
+"""Models of the panels where torch is not installed."""
 
 
 class SplitData(NamedTuple):
@@ -119,16 +126,20 @@ class Demo:
     rows: tuple[PanelRow, ...]
     predictors: Mapping[str, Any]
     explanation: Explanation
-    recovery: Recovery
+    recovery: Recovery | None
+    """``None`` without torch: a baseline attends to nothing."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return one JSON object."""
         rows = [asdict(row) for row in self.rows]
-        return {"rows": rows, "explanation": asdict(self.explanation), "recovery": asdict(self.recovery)}
+        recovery = None if self.recovery is None else asdict(self.recovery)
+        return {"rows": rows, "explanation": asdict(self.explanation), "recovery": recovery}
 
     def lines(self) -> list[str]:
         """Return how often attention finds true edges and sources, as sentences."""
         rates = self.recovery
+        if rates is None:
+            return []
         return [
             f"largest attention weight of HiDAN for {rates.events:,} shares, compared with the true network:",
             f"  a true edge in {rates.edge:.0%} (random earlier user {rates.edge_chance:.0%}, latest user "
@@ -148,22 +159,26 @@ class Demo:
 
 def run(seed: int, *, log: Log, progress: Progress) -> Demo:
     """Generate the town, fit, evaluate and explain; the same seed gives the same bytes."""
+    if not has_torch():
+        log(f"PyTorch is not installed, so the panels show baselines; {INSTALL}")
+        panels = (panel._replace(model=BASELINES.get(panel.name, panel.model), settings={}) for panel in PANELS)
+        return _run(seed, log, progress, tuple(panels))
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # with more, torch adds up the gradient of an indexed row in whatever order they come
     try:
-        return _run(seed, log, progress)
+        return _run(seed, log, progress, PANELS)
     finally:
         torch.set_num_threads(threads)
 
 
-def _run(seed: int, log: Log, progress: Progress) -> Demo:
+def _run(seed: int, log: Log, progress: Progress, panels: tuple[Panel, ...]) -> Demo:
     story = make_town(seed=seed)
     log(f"{story.title}: {len(story.people)} people, {len(story.articles)} articles, {len(story.posts):,} posts")
     log("the models are trained on the first days and scored on the last two; they never see the ground truth")
     data = data_of(story)
     rows = []
     predictors = {}
-    for panel in PANELS:
+    for panel in panels:
         train, valid, test = data[panel.name]
         log(f"{panel.question} ({panel.task}, {panel.model}; {len(train):,} training rows)")
         predictor = make(panel.task, panel.model, settings=panel.settings, seed=seed, device="cpu")
@@ -176,7 +191,8 @@ def _run(seed: int, log: Log, progress: Progress) -> Demo:
     sharing = predictors["sharing"]
     assert isinstance(sharing, NextPredictor)
     (explanation,) = sharing.explain([test.record(row)])
-    return Demo(story, tuple(rows), predictors, explanation, recovery(sharing, test, story.cascades))
+    recovered = recovery(sharing, test, story.cascades) if explanation.dependency else None
+    return Demo(story, tuple(rows), predictors, explanation, recovered)
 
 
 def data_of(story: Town) -> dict[str, SplitData]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,12 +12,14 @@ import pytest
 
 from ensue import History
 from ensue.data.histories import Histories
+from ensue.demo.models import BASELINES
 from ensue.lazy import INSTALL, WITHOUT_TORCH
 from ensue.tasks.classify.train import WITHOUT_TORCH as TFIDF_INSTEAD
 from ensue.tasks.next.catalogue import COUNTING
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.tasks.suggest.catalogue import COUNTING as SUGGEST
 
+ROOT = Path(__file__).parents[2]
 PROGRAM = """
 import contextlib, io, json, sys
 sys.modules["torch"] = None  # as if it were not installed: an import raises ModuleNotFoundError
@@ -148,6 +151,29 @@ def test_a_baseline_is_trained_on_a_stream(folder: Path) -> None:
     assert "all hours, model: HR@20" in streamed[1]
 
 
+def test_the_demonstration_shows_baselines(folder: Path) -> None:
+    program = """
+import sys
+sys.modules["torch"] = None
+import pytest
+from ensue.cli import main
+from tests.demo.small_demo import shrink
+sys.argv = ["ensue", "demo", "--no-serve", "--json", "--output", "demo", "--html", "page.html"]
+with pytest.MonkeyPatch.context() as patch:
+    shrink(patch)
+    sys.exit(main())
+"""
+    process = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, cwd=folder, check=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])},
+    )  # fmt: skip
+    shown = json.loads(process.stdout)
+    assert {row["name"]: row["model"] for row in shown["rows"]}.items() >= BASELINES.items()
+    assert shown["recovery"] is None
+    assert process.stderr.startswith(f"PyTorch is not installed, so the panels show baselines; {INSTALL}\n")
+    assert json.loads((folder / "demo" / "story.json").read_text())["notes"] == []
+
+
 def test_networks_are_refused_in_one_line(tables: Path) -> None:
     network = NextPredictor("bpr-mf", settings={"dim": 4, "epochs": 1, "refit": False})
     assert list(network.fit(Histories.of([History(("a", "b"))] * 30)))
@@ -155,9 +181,10 @@ def test_networks_are_refused_in_one_line(tables: Path) -> None:
     commands = (
         "fit next log.csv -o core --model core",
         "predict network question.csv",
+        "serve network --port 0",
         "fit suggest log.csv -o x --model mtn",
     )
-    for name, (code, output, errors) in zip(("core", "bpr-mf", "mtn"), run(tables, *commands), strict=True):
+    for name, (code, output, errors) in zip(("core", "bpr-mf", "bpr-mf", "mtn"), run(tables, *commands), strict=True):
         assert (code, output) == (2, "")
         assert errors == f"ensue: model {name}: needs PyTorch, which is not installed; {INSTALL}\n"
     ((code, _, errors),) = run(tables, "fit suggest searches.csv -o x --set epochs=2")

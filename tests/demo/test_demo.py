@@ -39,6 +39,7 @@ def test_every_question_has_a_row_with_a_baseline_and_a_ceiling() -> None:
 
 def test_the_truth_test_counts_edges_and_sources() -> None:
     found = small_demo().recovery
+    assert found is not None
     assert 0 <= found.parent <= found.edge <= 1  # the true source is always a true edge
     assert found.parent_chance <= found.edge_chance
     assert found.events > 0

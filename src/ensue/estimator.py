@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 from pathlib import Path
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 P = TypeVar("P", bound=AnyPredictor)
 Auto = Literal["auto"]
+_WARNING = "warning: "
+"""Beginning of a note that a person has to see."""
 
 
 class Training(TrainingReading, total=False):
@@ -93,6 +96,8 @@ class Estimator(Generic[P]):
         reports = self.fit_iter(data, valid, checkpoint=checkpoint, resume=resume, **reading)
         with progress_bar(bool_or_auto(progress, "progress")) as show_report:
             for report in reports:
+                if report.note.startswith(_WARNING):
+                    warnings.warn(report.note.removeprefix(_WARNING), stacklevel=2)
                 for callback in (show_report, *functions):
                     callback(report)
         for callback in functions:

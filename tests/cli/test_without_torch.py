@@ -174,6 +174,18 @@ with pytest.MonkeyPatch.context() as patch:
     assert json.loads((folder / "demo" / "story.json").read_text())["notes"] == []
 
 
+def test_an_estimator_warns(folder: Path) -> None:
+    program = """
+import sys
+sys.modules["torch"] = None
+import ensue
+print(ensue.NextEvent().fit("log.csv").predict([["i1"]], k=1).values)
+"""
+    process = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=folder, check=True)
+    assert process.stdout == "[['i2']]\n"
+    assert f"UserWarning: {WITHOUT_TORCH}\n" in process.stderr
+
+
 def test_networks_are_refused_in_one_line(tables: Path) -> None:
     network = NextPredictor("bpr-mf", settings={"dim": 4, "epochs": 1, "refit": False})
     assert list(network.fit(Histories.of([History(("a", "b"))] * 30)))

@@ -181,7 +181,9 @@ sys.modules["torch"] = None
 import ensue
 print(ensue.NextEvent().fit("log.csv").predict([["i1"]], k=1).values)
 """
-    process = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=folder, check=True)
+    process = subprocess.run(
+        [sys.executable, "-W", "default", "-c", program], capture_output=True, text=True, cwd=folder, check=True
+    )
     assert process.stdout == "[['i2']]\n"
     assert f"UserWarning: {WITHOUT_TORCH}\n" in process.stderr
 

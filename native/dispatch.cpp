@@ -375,11 +375,11 @@ EXPORT int64_t ensue_short_scores(const ShortCall* call, int threads) {
     const bool sized = bounded({call->rows, call->ids, 16}) && bounded({call->rows, call->dim}) &&
                        bounded({call->dim, SHORT_BLOCK}) && bounded({call->ids, call->dim});
     if (!sized || call->exact < 1 || call->exact > call->ids) return OUT_OF_RANGE;
-    const int64_t width = (call->dim + 1) / 2 * 2, blocks = (call->ids + SHORT_BLOCK - 1) / SHORT_BLOCK;
+    const int64_t width = (call->dim + 1) / 2 * 2;
     const std::unique_ptr<int16_t[]> queries(new (std::nothrow) int16_t[call->rows * width]);
     const std::unique_ptr<float[]> scales(new (std::nothrow) float[call->rows]);
     if (!queries || !scales) return NO_MEMORY;
-    return with_room<float>(16 * call->rows, threads, blocks, [&](int64_t first, int64_t last, float* peaks) {  // whole queries
+    return with_room<float>(16 * call->rows, threads, SHORT_GROUPS, [&](int64_t first, int64_t last, float* peaks) {  // whole queries
         first /= 16, last /= 16;
         for (int64_t row = first; row < last; row++)
             scales[row] = chosen->shorten(call->queries + row * call->dim, call->dim, queries.get() + row * width);

@@ -180,32 +180,28 @@ void short_scores(const ShortCall& call, int64_t first, int64_t last, const int1
     }
 }
 
-// The highest scores of a query from the items themselves: `exact` and a few more. `peaks` has room for one number per block.
+// The highest scores of a query from the items themselves: `exact` and a few more. `peaks` has room for SHORT_GROUPS.
 void exact_scores(const ShortCall& call, int64_t row, float* peaks) {
+    constexpr int L = lanes<float>();
     float* out = call.out + row * call.ids;
-    const int64_t blocks = (call.ids + SHORT_BLOCK - 1) / SHORT_BLOCK;
     for (int64_t id = 0; id < call.first && id < call.ids; id++) out[id] = -__builtin_inff();
-    for (int64_t block = 0; block < blocks; block++) {
-        const int64_t end = (block + 1) * SHORT_BLOCK < call.ids ? (block + 1) * SHORT_BLOCK : call.ids;
-        int64_t id = block * SHORT_BLOCK;
-        Vec<float> tops = all<float>(-__builtin_inff());
-        for (; id + lanes<float>() <= end; id += lanes<float>()) tops = larger<float>(load<float>(out + id), tops);
-        peaks[block] = largest<float>(tops);
-        for (; id < end; id++) peaks[block] = out[id] > peaks[block] ? out[id] : peaks[block];
-    }
-    // As many blocks are above the bound as scores are wanted, so at least as many scores are.
-    const bool many = blocks >= 2 * call.exact;
-    const float bound = below_highest(many ? peaks : out, many ? blocks : call.ids, call.exact);
-    const auto each_above = [&](const auto& body) {
-        for (int64_t block = 0; block < blocks; block++) {
-            if (peaks[block] <= bound) continue;
-            const int64_t end = (block + 1) * SHORT_BLOCK < call.ids ? (block + 1) * SHORT_BLOCK : call.ids;
-            int64_t id = block * SHORT_BLOCK;
-            for (; id + 4 * lanes<float>() <= end; id += 4 * lanes<float>())
-                for (uint64_t bits = lanes_above(out + id, bound); bits; bits &= bits - 1) body(id + __builtin_ctzll(bits));
-            for (; id < end; id++)
-                if (!(out[id] <= bound)) body(id);
+    // Item `id` is of group id % SHORT_GROUPS, since the best items of a catalogue often stand side by side. As many groups
+    // have a score above the bound as are wanted, so at least as many scores are.
+    const bool many = call.ids >= 4 * SHORT_GROUPS;
+    if (many) {
+        std::memcpy(peaks, out, SHORT_GROUPS * sizeof(float));
+        for (int64_t id = SHORT_GROUPS; id + L <= call.ids; id += L) {
+            float* peak = peaks + id % SHORT_GROUPS;
+            store<float>(peak, larger<float>(load<float>(out + id), load<float>(peak)));
         }
+    }
+    const float bound = below_highest(many ? peaks : out, many ? SHORT_GROUPS : call.ids, call.exact);
+    const auto each_above = [&](const auto& body) {
+        int64_t id = 0;
+        for (; id + 4 * L <= call.ids; id += 4 * L)
+            for (uint64_t bits = lanes_above(out + id, bound); bits; bits &= bits - 1) body(id + __builtin_ctzll(bits));
+        for (; id < call.ids; id++)
+            if (!(out[id] <= bound)) body(id);
     };
     // Rows of the table are far apart in memory, so all are asked for before the first is read.
     each_above([&](int64_t id) {

@@ -115,11 +115,12 @@ def table(ids: int, dim: int) -> tuple[Tensor, Tensor, Tensor]:
     return tuple(torch.randn(*shape, generator=random) for shape in ((ids, dim), (ids,), (ids,)))  # type: ignore[return-value]
 
 
-@pytest.mark.parametrize("ids", [1, 2, 63, 64, 65, 1000])
+@pytest.mark.parametrize("ids", [1, 2, 63, 64, 65, 1000, 4101])
 @pytest.mark.parametrize("dim", [1, 7, 64, 131])
 def test_the_highest_scores_are_exact(level: str, ids: int, dim: int) -> None:
     items, factors, bias = table(ids, dim)
     items[ids // 2] = 0.0
+    items[: ids // 20] *= 4.0  # the highest scores stand side by side
     short = ShortItems.of(items, factors, bias)
     queries = torch.randn(11, dim, generator=torch.Generator().manual_seed(0))
     assert short is not None

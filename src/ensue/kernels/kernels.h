@@ -187,6 +187,7 @@ struct LatestCall {
 EXPORT int64_t ensue_latest_clicks(const LatestCall* call);
 
 constexpr int64_t SHORT_BLOCK = 64;  // items that stand side by side
+constexpr int64_t SHORT_GROUPS = 1024;  // of items, whose highest scores bound those that are computed again
 constexpr int SHORT_LENGTH = 46000;  // of a row's 16-bit numbers at most: no sum of products of two rows reaches 2^31
 
 // Scores of all items from a table of 16-bit whole numbers; the highest are taken from the table itself.

@@ -253,6 +253,25 @@ def sasrec() -> str:
     return "\n".join([*lines, "", source(result)])
 
 
+def comparison() -> str:
+    """Return models that papers compare with and the baselines on the same sessions, and their paired tests."""
+    result = load("benchmarks/results/comparison.json")
+    metrics = ("hit@10", "hit@20", "mrr", "ndcg@10")
+    lines = [f"| data | model | epochs | {' | '.join(map(label, metrics))} |", "|---" * 7 + "|"]
+    tests = ["| data | metric | better | than | points (95 % CI) | p, corrected |", "|---" * 6 + "|"]
+    for name, found in result["sets"].items():
+        for row in found["rows"]:
+            epochs = ", ".join(map(str, row["epochs"]))
+            cells = " | ".join(spread(row, metric) for metric in metrics)
+            lines.append(f"| {name} | {row['model']} | {epochs} | {cells} |")
+        for pair in found["paired_tests"]:
+            low, high = (f"{100 * pair[end]:.2f}" for end in ("low", "high"))
+            corrected = f"{pair['corrected']:.3f}" if pair["corrected"] >= 0.001 else "< 0.001"
+            shown = f"{100 * pair['difference']:.2f} ({low} to {high}) | {corrected}"
+            tests.append(f"| {name} | {label(pair['measure'])} | {pair['model']} | {pair['other']} | {shown} |")
+    return "\n".join([*lines, "", *tests, "", source(result)])
+
+
 def defaults() -> str:
     """Return time, memory and metrics of fits with default settings, those of an earlier commit, and a peer's."""
     result = load("benchmarks/results/defaults.json")
@@ -424,6 +443,7 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "texts": texts,
     "peers": peers,
     "sasrec": sasrec,
+    "comparison": comparison,
     "defaults": defaults,
     "growth": growth,
     "poolings": poolings,

@@ -37,6 +37,7 @@ from ensue.data.inputs import ReadingOptions, TrainingReading, column_of
 from ensue.data.schema import DataSchema
 from ensue.estimator import Auto, Estimator, Training
 from ensue.evaluation.comparison import evaluate
+from ensue.lazy import lazy
 from ensue.metrics import CUTOFFS
 from ensue.predictions import Predictions
 from ensue.records import History, Post, Text, label_text
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
         SimilarSession,
         TextExplanation,
     )
+    from ensue.evaluation import off_policy
     from ensue.evaluation.comparison import Data
     from ensue.evaluation.result import Result
     from ensue.learning.life import Forgotten
@@ -62,6 +64,8 @@ if TYPE_CHECKING:
     from ensue.tasks.link.predictor import LinkPredictor  # noqa: F401 - in strings
     from ensue.tasks.next.predictor import NextPredictor  # noqa: F401 - in strings
     from ensue.tasks.suggest.predictor import SuggestPredictor  # noqa: F401 - in strings
+else:
+    off_policy = lazy("ensue.evaluation.off_policy")
 
 
 class NextEvent(Estimator["NextPredictor"]):
@@ -230,6 +234,23 @@ class NextEvent(Estimator["NextPredictor"]):
             self._fitted, histories, protocol=protocol, cutoffs=cutoffs, unknown=unknown, diversify=diversify,
             max_per=max_per or {},
         )  # fmt: skip
+
+    def evaluate_off_policy(
+        self, data: object, *, policy: str = "softmax", **reading: Unpack[ReadingOptions]
+    ) -> off_policy.OffPolicyResult:
+        """Return the reward that the model and its baselines would have earned on a log of shown items.
+
+        Args:
+            data: a path or a frame with one row per shown item: session, item, time, the reward (``weight``, or by the
+                kinds in ``events``) and the probability with which it was shown (``propensity``).
+            policy: ``softmax`` shows an item by its predicted probability, ``top=10`` one of the 10 best.
+            reading: as for :meth:`fit`. [default: as the training data was read]
+
+        Raises:
+            DataError: the data has no propensities or no rewards.
+        """
+        log = inputs.histories_from(data, self._schema, reading, off_policy=True)[0]
+        return off_policy.evaluate_policy(self._fitted, log, policy)
 
 
 class QuerySuggester(Estimator["SuggestPredictor"]):

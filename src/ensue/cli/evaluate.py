@@ -45,12 +45,13 @@ from ensue.tasks import NEXT, Task, named
 if TYPE_CHECKING:
     from ensue.evaluation.comparison import EvaluationOptions
     from ensue.evaluation.result import Result
+    from ensue.tasks.next.predictor import NextPredictor
 
 TABLE_FORMATS = (".csv", ".md", ".tex", ".json")
 """Endings of a file of metrics."""
 
 
-@reads(*SCORING, *TABLES, *LINKED)
+@reads(*SCORING, "off_policy", *TABLES, *LINKED)
 def evaluate(context: typer.Context, folder: Folder, data: Data = None, model: Own = "", *, options: Scoring) -> None:
     """Score a model on test data, next to the baselines.
 
@@ -60,6 +61,9 @@ def evaluate(context: typer.Context, folder: Folder, data: Data = None, model: O
     command = tasks.commands_of(task)
     path = options.data(data)
     _require_outputs(options, [path])
+    if options.off_policy:
+        _evaluate_off_policy(command, folder, path, options)
+        return
     scoring = _scoring(options, task)
     predictor = load(folder)
     test_data = _test_data(command, path, options.like(folder))
@@ -229,6 +233,32 @@ def _cutoffs(options: Scoring) -> list[int]:
     if not cutoffs or cutoffs[0] < 1:
         raise SettingError(f"--cutoffs {options.cutoffs!r} is not a list of ranks such as 10,20")
     return cutoffs
+
+
+def _evaluate_off_policy(command: tasks.TaskCommands, folder: Path, path: Path, options: Scoring) -> None:
+    """Print what a model would have earned on a log of shown items with propensities.
+
+    Raises:
+        SettingError: an option of another evaluation.
+    """
+    for option, value in (("--output", options.output), ("--per-example", options.per_example)):
+        if value is not None:
+            raise SettingError(f"{option}: --off-policy prints a table or --json; remove {option}")
+    from ensue.evaluation import off_policy  # torch
+
+    log, _ = command.read(path, replace(options.like(folder), logged=True))
+    result = off_policy.evaluate_policy(cast("NextPredictor", load(folder)), log, options.off_policy)
+    if options.json:
+        display.print_json(result.to_dict())
+        return
+    rows = []
+    for name, estimates in result.values.items():
+        cells = map(str, (estimates.ips, estimates.snips, estimates.dr, estimates.gain))
+        rows.append((name, *cells, f"{estimates.effective:,.0f}"))
+    heads = ("policy of", "IPS", "SNIPS", "DR", "DR - log", "effective events")
+    display.table(heads, rows, title=off_policy.summary(result))
+    for sentence in result.warnings():
+        display.warning("warning:", sentence)
 
 
 def _scoring(options: Scoring, task: Task) -> EvaluationOptions:

@@ -151,6 +151,8 @@ class Reading:
     """Least number of users that ``check`` assumes."""
     schema: DataSchema = NO_SCHEMA
     """Schema of the training data of the model; no option."""
+    logged: bool = False
+    """Read shown items with their propensities, for off-policy evaluation; no option."""
     session_ids: bool = False
     """Keep the ids of sessions of queries, to match them with lists of other programs; no option."""
 
@@ -285,6 +287,7 @@ class Scoring(Reading):
     cutoffs: Annotated[str, _scoring(help="next: k of HR@k and NDCG@k")] = "10,20,50,100"
     diversify: Annotated[str, _scoring(help="next: also score lists re-ranked by mmr=0.3, say")] = ""
     max_per: Annotated[list[str] | None, _scoring(help="next: also score lists of 2 per brand: brand=2")] = None
+    off_policy: Annotated[str, _scoring(help="next: reward on a log of shown items: softmax, top=10")] = ""
     pairwise: Annotated[bool, _scoring("--pairwise", help="test every pair of models, Holm-corrected")] = False
     output: Annotated[Path | None, _scoring("--output", "-o", help="write the table: .csv, .md, .tex or .json")] = None
     per_example: Annotated[Path | None, _scoring(help="write rank per example (.parquet, .csv)")] = None

@@ -76,13 +76,16 @@ class TrainingReading(ReadingOptions, total=False):
     where the names and values do not say so."""
 
 
-def histories_from(data: object, schema: DataSchema, reading: ReadingOptions) -> tuple[Histories, DataSchema]:
+def histories_from(
+    data: object, schema: DataSchema, reading: ReadingOptions, *, off_policy: bool = False
+) -> tuple[Histories, DataSchema]:
     """Return histories of a path, a frame, or lists of ids, and how they were read.
 
     Args:
         data: also :class:`Histories`, which are returned as they are.
         schema: how the training data of the model was read.
         reading: what is stated.
+        off_policy: whether events of weight 0 and propensities are kept.
 
     Raises:
         DataError: naming the file, the line, the field and what to do.
@@ -91,7 +94,8 @@ def histories_from(data: object, schema: DataSchema, reading: ReadingOptions) ->
         return data, schema
     reading = ReadingOptions(**reading)
     # Event types are no option of the other readers: they go to the reader of logs alone.
-    opened = from_file(data, schema, reading, partial(read, sort=schema.sort, events=reading.pop("events", ())))
+    events = reading.pop("events", ())
+    opened = from_file(data, schema, reading, partial(read, sort=schema.sort, events=events, off_policy=off_policy))
     return (Histories.of(history_records(data)), schema) if opened is None else opened
 
 

@@ -104,8 +104,8 @@ CLASSIFY = Task(
     service="ensue.serve.tasks.classify:SERVICE",
     foreign=(
         "unknown rank_unknown exclude_seen events time_unit day_first sort session_gap protocol cutoffs rules "
-        "min_users prefix steps exclude filter_ now max_per diversify edges allow articles queries qrels items "
-        "item_columns"
+        "off_policy min_users prefix steps exclude filter_ now max_per diversify edges allow articles queries qrels "
+        "items item_columns"
     ),
     kinds=("texts",),
 )
@@ -123,7 +123,7 @@ SUGGEST = Task(
     check="ensue.tasks.suggest.check",
     service="ensue.serve.tasks.suggest:SERVICE",
     foreign=(
-        "metric unknown rank_unknown exclude_seen events sort phrases cutoffs steps exclude allow "
+        "metric unknown rank_unknown exclude_seen off_policy events sort phrases cutoffs steps exclude allow "
         "filter_ now max_per diversify edges "
         "articles queries qrels items item_columns"
     ),
@@ -143,7 +143,7 @@ LINK = Task(
     check="ensue.tasks.link.check",
     service="ensue.serve.tasks.link:SERVICE",
     foreign=(
-        "metric unknown rank_unknown exclude_seen events time_unit day_first sort session_gap phrases rules "
+        "metric unknown rank_unknown exclude_seen off_policy events time_unit day_first sort session_gap phrases rules "
         "protocol cutoffs min_users prefix steps exclude filter_ now max_per diversify edges allow items item_columns"
     ),
     kinds=("posts",),

@@ -69,6 +69,7 @@ def _read(path: Path, reading: Reading, *, warn: bool = True) -> tuple[Histories
         time_unit=reading.time_unit,
         sort=reading.may_sort,
         gap=reading.session_gap,
+        off_policy=reading.logged,
         **reading.opening,
     )
     display.read_report(report, warn=warn)

@@ -40,7 +40,8 @@ def logs(tmp_path: Path) -> tuple[Path, Path]:
         last = int(draws.integers(6))
         for step in range(5):
             time = 1_700_000_000 + 3600 * session + 60 * step
-            clicks.append((f"t{session}", f"i{(last + step) % 6}", time))
+            # Items differ in popularity, so that no two of them have one score.
+            clicks += [(f"t{session}", f"i{(last + step) % 6}", time)] * (step < 2 + session % 4)
             propensities = np.full(6, 0.1)
             propensities[(last + 2) % 6] = 0.5
             item = int(draws.choice(6, p=propensities))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -9,6 +10,7 @@ import typer
 
 from ensue.cli import display, tasks
 from ensue.cli.options import LINKED, TABLES, Data, Json, Reading, Seed, reads
+from ensue.data.schema import kind_weights
 from ensue.errors import SettingError
 from ensue.store.folder import write_file
 
@@ -36,6 +38,8 @@ def split(
         raise SettingError(f"{min(existing)}: exists already; name another folder with --output")
     from ensue.data import test_split  # polars
 
+    # Rows of every weight are written, with their kinds and weights as they are.
+    reading = replace(reading, events=",".join(kind_weights(reading.events)), logged=True)
     halves = test_split.split_data(tasks.commands_of(file_task).read(path, reading)[0], test, seed, by or "auto")
     output.mkdir(parents=True, exist_ok=True)
     written = {}

@@ -51,8 +51,8 @@ def shared_runs(histories: Histories, min_users: int) -> Histories:
     """
     starts, stops = _runs(_longest_shared(histories, min_users), histories.offsets)
     events = ranges(starts, stops - starts)
-    runs = Histories(histories.ids[:0], offsets_of(stops - starts), histories.vocabulary)
-    return replace(runs, **histories.columns(events))
+    offsets = offsets_of(stops - starts)
+    return replace(histories, offsets=offsets, names=histories.names[:0], items=None, **histories.columns(events))
 
 
 def _longest_shared(histories: Histories, min_users: int) -> Index:

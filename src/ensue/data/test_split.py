@@ -76,5 +76,8 @@ def to_frame(data: Data) -> pl.DataFrame:
         frame = pl.DataFrame([names.gather(rows).alias("session"), values.gather(sessions.ids - FIRST)])
         users = data.people if isinstance(data, Queries) else sessions.ids[:0]
         frame = frame.with_columns(pl.Series("user", users[rows])) if len(users) else frame
-        return frame.with_columns(pl.Series("time", sessions.times)) if sessions.timed else frame
+        numbers = {"time": sessions.times, "weight": sessions.weights, "propensity": sessions.propensities}
+        frame = frame.with_columns(pl.Series(name, column) for name, column in numbers.items() if len(column))
+        kinds = pl.Series("kind", sessions.kind_names, dtype=pl.String)
+        return frame.with_columns(kinds.gather(sessions.kinds)) if len(sessions.kinds) else frame
     return pl.DataFrame([{"id": post.id, "text": post.text, "about": list(post.about)} for post in data.records()])

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import ensue
-from ensue.data.histories import Histories
+from ensue.data.histories import Histories, append_histories
 from ensue.data.sequences import read
 from ensue.errors import DataError, SettingError
 from ensue.nn.item_head import ItemHead
@@ -86,6 +86,19 @@ def test_columns_follow_their_events(tmp_path: Path) -> None:
     pairs = [(later.vocabulary.value(int(id)), weight) for id, weight in zip(later.ids, later.weights, strict=True)]
     assert pairs == [("c", 0.5), ("d", 10), ("a", 1), ("d", 2)] or pairs == [("d", 2), ("a", 1), ("c", 0.5), ("d", 10)]
     assert later.negatives is not None and len(later.negatives.offsets) == len(later.ids) + 1
+
+
+def test_appended_logs_keep_weights_and_negatives(tmp_path: Path) -> None:
+    log = read(write(tmp_path / "log.csv", frame()), columns=COLUMNS, events=KINDS)[0]
+    plain = Histories.of([ensue.History(("z", "b", "a"))])
+    for first, second in ((log, plain), (plain, log)):
+        both = append_histories(first, second)
+        weights = [one.weights.tolist() or [1, 1, 1] for one in (first, second)]
+        assert both.weights.tolist() == [*weights[0], *weights[1]]
+        assert both.negatives is not None and len(both.negatives.offsets) == 9
+        events = np.flatnonzero(np.diff(both.negatives.offsets))
+        assert [both.vocabulary.value(int(both.ids[event])) for event in events] == ["c", "d"]
+        assert [both.vocabulary.value(int(id)) for id in both.negatives.ids] == ["b", "b"]
 
 
 @pytest.mark.parametrize(
@@ -303,3 +316,12 @@ def test_models_without_weights_refuse_them(command: Ensue, shop: Path, tmp_path
     pytest.importorskip("duckdb", reason="the extra large is not there")
     ran = command("prepare", shop, "-o", tmp_path / "p", "--events", "view=1,purchase=10")
     assert ran.code == 2 and "stores no weights of events" in ran.err
+
+
+def test_split_keeps_kinds_and_weights(command: Ensue, tmp_path: Path) -> None:
+    path = write(tmp_path / "log.csv", frame())
+    ran = command("split", path, "-o", tmp_path / "halves", "--by", "random", "--test", "0.4", *STATED)
+    assert ran.code == 0, ran.err
+    halves = pl.concat([pl.read_csv(tmp_path / "halves" / name) for name in ("train.csv", "test.csv")])
+    rows = halves.sort("time").select("session", "item", "kind", "weight").rows()
+    assert rows == ROWS

@@ -24,11 +24,12 @@ UNITS: dict[str, str] = {
         "numbers",
     ),
     **dict.fromkeys(("dropout", "dropout_items", "dropout_session", "dropout_state", "mask_fraction"), "share, 0 to 1"),
-    **dict.fromkeys(("smoothing", "beta2", "decay_rate"), "share, 0 to 1"),
+    **dict.fromkeys(("smoothing", "beta2", "damping", "decay_rate"), "share, 0 to 1"),
     **dict.fromkeys(("max_length", "window"), "events, or queries"),
     **dict.fromkeys(("sample", "neighbours"), "past histories"),
     **dict.fromkeys(("heads",), "heads"),
     **dict.fromkeys(("num_layers", "cycles"), "layers"),
+    **dict.fromkeys(("steps",), "steps of propagation"),
     **dict.fromkeys(("depth",), "layers, as text"),
     **dict.fromkeys(("patience",), "checks"),
     **dict.fromkeys(("smallest_batch", "largest_batch"), "histories, texts or posts"),
@@ -52,7 +53,7 @@ UNITS: dict[str, str] = {
     **dict.fromkeys(("encoder",), "name or path"),
     **dict.fromkeys(
         ("architecture", "cell", "decay", "first", "loss", "method", "metric", "network", "pooling", "precision",
-         "pretrain", "projection", "reads", "tokens", "monitor"),
+         "pretrain", "projection", "reads", "scale", "tokens", "monitor"),
         "one of the names in the meaning",
     ),
 }  # fmt: skip

@@ -48,6 +48,7 @@ FLOORS = [
     "client",
     "hub",
     "predictor",
+    "export",
     "evaluation",
     "tuning",
     "refresh",

@@ -12,4 +12,6 @@ def check_page(name: str) -> None:
     shown = (ROOT / name).read_text(encoding="utf-8")
     if "$ ensue prepare" in shown:
         pytest.importorskip("duckdb", reason="the extra large is not there")
+    if "$ ensue export" in shown:
+        pytest.importorskip("onnx", reason="the extra onnx is not there")
     assert differences(shown, run_page(shown)) == [], f"run: python scripts/site/blocks.py {name}"

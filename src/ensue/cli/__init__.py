@@ -86,7 +86,7 @@ class TaskCommand(PlainHelp):
 
 _COMMANDS = {
     "Data": ("check:check", "prepare:prepare", "split:split"),
-    "Models": ("fit:fit", "update:update", "forget:forget", "models:models", "models:settings"),
+    "Models": ("fit:fit", "update:update", "forget:forget", "export:export", "models:models", "models:settings"),
     "Evaluation": ("evaluate:evaluate", "evaluate:compare", "evaluate:score", "tune:tune", "reproduce:reproduce"),
     "Answers": (
         "predict:predict",

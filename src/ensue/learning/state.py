@@ -7,7 +7,19 @@ from dataclasses import asdict, dataclass
 from functools import cached_property, partial
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Self, TypeAlias, TypeGuard, TypeVar, cast
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    ClassVar,
+    Generic,
+    NamedTuple,
+    Self,
+    TypeAlias,
+    TypeGuard,
+    TypeVar,
+    cast,
+)
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +29,7 @@ from ensue.arguments import require_data, require_path
 from ensue.errors import SettingError
 from ensue.lazy import is_imported, lazy, require_torch
 from ensue.nn.device import find_device, memory_for
-from ensue.nn.validation import require_ids, require_offsets, require_table
+from ensue.nn.validation import Array, require_ids, require_offsets, require_table
 from ensue.schedule import Schedule
 from ensue.settings import require_seed
 from ensue.store.card import Scores, card_text, read_scores
@@ -32,6 +44,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
     from torch.optim import Adam
 
+    from ensue.learning.onnx_trace import Traceable
     from ensue.nn import loading
     from ensue.training import optimizer as optimizers
     from ensue.training.optimizer import RowAdam
@@ -42,6 +55,39 @@ else:
 
 Count = Annotated[int, Field(ge=0, le=2**62)]
 """A non-negative count that fits 64 bits."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportFacts:
+    """Facts of an exported network.
+
+    Attributes:
+        precision: of its weights, ``float32`` or ``int8``.
+        reach: receptive field of a model of task ``next``; ``None`` for all events.
+    """
+
+    precision: Annotated[str, Field(pattern="^(float32|int8)$")]
+    reach: Count | None = None
+
+
+class Exports(NamedTuple):
+    """Parts of an exported folder that replace the weights of the network.
+
+    Attributes:
+        graphs: the graphs by the names of their files.
+        arrays: weights of an ensemble around the network, by name.
+        reach: see :class:`ExportFacts`.
+        dropped: files of the model folder that the export does without.
+        keeps_network: whether answers still come from the network in torch, and the graphs are for other programs.
+        vocabulary: what each id stands for, special ids included; other programs read it.
+    """
+
+    graphs: Mapping[str, Traceable]
+    arrays: Mapping[str, Array] = {}
+    reach: int | None = None
+    dropped: tuple[str, ...] = ()
+    keeps_network: bool = False
+    vocabulary: Sequence[str] = ()
 
 
 @dataclass(kw_only=True)
@@ -64,6 +110,8 @@ class Metadata:
     """Digests and answers of the latest updates over HTTP, so that none is learned twice."""
     examples: dict[str, object] | None = None
     """Some held-out records (:mod:`ensue.learning.life`); ``None`` where none are kept."""
+    exported: ExportFacts | None = None
+    """How the network was exported; ``None`` of a folder whose network is in torch."""
     reading: dict[str, object] | None = None
     """Schema of the training file (:class:`ensue.data.schema.DataSchema`); ``None`` without one."""
 
@@ -229,6 +277,24 @@ class State(Generic[NetworkT]):
         seed: int = 0,
         device: str | None = None,
     ) -> None:
+        self._begin(model, dict(settings or {}), seed, device)
+        if model != "best":
+            self._require_torch()
+
+    @classmethod
+    def _unfitted(cls, model: str, *, settings: dict[str, object], seed: int, device: str | None) -> Self:
+        """Return a state for a folder; an exported one needs no torch, which ``__init__`` asks for."""
+        state = cls.__new__(cls)
+        state._begin(model, settings, seed, device)
+        return state
+
+    def _require_torch(self) -> None:
+        """Refuse a network where torch is not installed."""
+        if self.schedule is not None:
+            require_torch(f"model {self.model_name}")
+
+    def _begin(self, model: str, settings: dict[str, object], seed: int, device: str | None) -> None:
+        """Take the arguments; nothing is trained yet."""
         self.seed = require_seed(seed)
         self._device_name = device
         # ``find_device`` imports torch, which baselines on the CPU do without.
@@ -241,9 +307,7 @@ class State(Generic[NetworkT]):
         """CPU seconds per epoch of the latest training, validation included."""
         self.kept: Kept | None = None
         """Size and scores of the folder that the model was loaded from."""
-        self.configure(model, dict(settings or {}))
-        if model != "best" and self.schedule is not None:
-            require_torch(f"model {model}")
+        self.configure(model, settings)
 
     @cached_property
     def device(self) -> torch.device:
@@ -342,6 +406,18 @@ class State(Generic[NetworkT]):
         if valid is not None:
             require_data(valid, cls.data_type)
 
+    def require_trainable(self) -> None:
+        """Refuse to change an exported model.
+
+        Raises:
+            SettingError: the model is an export.
+        """
+        if self.metadata.exported is not None:
+            raise SettingError(
+                "an exported model answers, but cannot be changed or saved; change the folder that it was exported "
+                "from, and export it again"
+            )
+
     @property
     def trained(self) -> object | None:
         """The network or the counts; ``None`` before training."""
@@ -412,6 +488,7 @@ class State(Generic[NetworkT]):
             SettingError: not trained.
         """
         require_trained(self.trained)
+        self.require_trainable()
         contents: dict[str, bytes | TensorFile] = {
             **described(self.summary(), card),
             **files_of(self.folders.collect(self)),
@@ -442,11 +519,13 @@ class State(Generic[NetworkT]):
             # Values for people are derived from the tables and are not part of the metadata.
             stored = {name: value for name, value in metadata.items() if name not in shown_names}
             state.metadata = type(state.metadata).from_dict(stored)
+            if state.metadata.exported is None:
+                state._require_torch()
             cls.folders.restore(state, read_packed(cls.folders.fitted, path), path)
             size = sum(file.stat().st_size for file in path.iterdir() if file.is_file())
             state.kept = Kept(size / 1e6, repr(state.metadata.to_dict()), read_scores(path))
 
-        make: Callable[..., Self] = partial(cls, device=device)
+        make: Callable[..., Self] = partial(cls._unfitted, device=device)
         model: Self = read_model(Path(folder), make, fill)
         return model
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ensue.nn.autograd import Context, apply
+from ensue.nn.autograd import Context, apply, is_traced
 
 
 def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
@@ -68,6 +68,10 @@ def additive_scores(queries: Tensor, keys: Tensor, vector: Tensor, length: int) 
     Returns:
         (batch, step, event) scores.
     """
+    if is_traced():
+        # The loop over distances would be unrolled for one length; all pairs at once are the same for any.
+        visible = band(queries.shape[1], reach=length, own=True, device=queries.device)
+        return (queries[:, :, None] + keys[:, None]).sigmoid().matmul(vector[:, None])[..., 0] * visible
     return apply(_AdditiveScores, queries, keys, vector, length)
 
 

@@ -39,6 +39,12 @@ def apply(function: type[torch.autograd.Function], *inputs: object) -> Tensor:
     return cast(Tensor, function.apply(*inputs))  # type: ignore[no-untyped-call]
 
 
+def is_traced() -> bool:
+    """Return whether an exporter traces the network; operators must then be standard ones, and fit any size."""
+    traced: bool = torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
+    return traced
+
+
 Derived = TypeVar("Derived")
 
 

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
+
+from ensue.lazy import lazy
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+else:
+    torch = lazy("torch")
 
 Index = npt.NDArray[np.int64]
 
@@ -33,10 +40,27 @@ class Block(NamedTuple):
         return Block(items, mask, self.lengths, rows)
 
 
+class ArrayBlock(NamedTuple):
+    """The arrays of a :class:`Block`."""
+
+    items: Index
+    mask: npt.NDArray[np.bool_]
+    lengths: Index
+    rows: Index
+
+
 def padded_blocks(
     starts: Index, lengths: Index, values: npt.NDArray[np.integer], max_items: int, max_pairs: int = 2**62
 ) -> tuple[Block, ...]:
-    """Return ranges of ``values`` as blocks in each of which no row is half as long as the longest, or shorter.
+    """Return :func:`padded_arrays` as tensors."""
+    blocks = padded_arrays(starts, lengths, values, max_items, max_pairs)
+    return tuple(Block(*map(torch.from_numpy, block)) for block in blocks)
+
+
+def padded_arrays(
+    starts: Index, lengths: Index, values: npt.NDArray[np.integer], max_items: int, max_pairs: int = 2**62
+) -> Iterator[ArrayBlock]:
+    """Yield ranges of ``values`` as blocks in each of which no row is half as long as the longest, or shorter.
 
     Args:
         starts: (ranges,) where each begins.
@@ -49,7 +73,6 @@ def padded_blocks(
     order = np.argsort(-lengths, kind="stable")
     order = order[: int((lengths > 0).sum())]
     falling = lengths[order]
-    blocks = []
     low = 0
     while low < len(order):
         longest = int(falling[low])
@@ -62,7 +85,5 @@ def padded_blocks(
         positions = starts[rows][:, None] + np.arange(longest)
         stops = (starts + lengths)[rows][:, None]
         items = values[np.minimum(positions, stops - 1)].astype(np.int64)
-        tables = (items * (positions < stops), positions < stops, lengths[rows], rows)
-        blocks.append(Block(*map(torch.from_numpy, tables)))
+        yield ArrayBlock(items * (positions < stops), positions < stops, lengths[rows], rows)
         low = high
-    return tuple(blocks)

@@ -33,7 +33,7 @@ from torch.nn import functional
 from ensue import kernels
 from ensue.errors import SettingError
 from ensue.nn.attention import masked_softmax
-from ensue.nn.autograd import Context, apply
+from ensue.nn.autograd import Context, apply, is_traced
 
 MIN_ALPHA = 1.01
 MAX_ALPHA = 2.0
@@ -43,6 +43,8 @@ GAMMA_RANGE = 2.0
 _FLATTEST = 1e-6  # the least alpha - 1 that is computed with: the weights differ from softmax by less than rounding
 _FLAT = 1e-2  # up to here the gradient in alpha needs a series in float32
 _MAX_DIMS = 9  # of the kernel
+MAX_TRACED_KEYS = 2**20
+"""Keys that a row of an exported graph has at most."""
 
 
 def entmax(scores: Tensor, alpha: float | Tensor, mask: Tensor | None = None) -> Tensor:
@@ -90,6 +92,8 @@ def suits_kernel(scores: Tensor, alpha: float | Tensor, mask: Tensor | None) -> 
 
 @kernels.compiled(_compiled_weights, when=suits_kernel)
 def _weights(scores: Tensor, alpha: float | Tensor, mask: Tensor | None) -> Tensor:
+    if is_traced():
+        return _bisected_weights(scores, alpha, mask)
     return apply(_Entmax, scores, alpha, mask)
 
 
@@ -200,12 +204,7 @@ def _call_entmax(
 class _Entmax(torch.autograd.Function):
     @staticmethod
     def forward(ctx: _Cases, scores: Tensor, alpha: float | Tensor, mask: Tensor | None) -> Tensor:
-        hidden = scores if mask is None else scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
-        weights = _bisected(hidden - hidden.amax(-1, keepdim=True), _power(alpha, scores))
-        # Bisection leaves the sum near 1; the division removes the difference.
-        weights = weights.div_(weights.sum(-1, keepdim=True))
-        if mask is not None:
-            weights = weights.masked_fill_(~mask, 0.0)
+        weights = _bisected_weights(scores, alpha, mask)
         ctx.save_for_backward(weights, *([alpha] if isinstance(alpha, Tensor) else []))
         ctx.alpha = alpha if not isinstance(alpha, Tensor) else None
         return weights
@@ -227,6 +226,15 @@ class _Entmax(torch.autograd.Function):
         return errors.mul_(slopes), to_alpha, None
 
 
+def _bisected_weights(scores: Tensor, alpha: float | Tensor, mask: Tensor | None) -> Tensor:
+    """Return the weights by bisection."""
+    hidden = scores if mask is None else scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
+    weights = _bisected(hidden - hidden.amax(-1, keepdim=True), _power(alpha, scores))
+    # Bisection leaves the sum near 1; the division removes the difference.
+    weights = weights / weights.sum(-1, keepdim=True)
+    return weights if mask is None else weights.masked_fill(~mask, 0.0)
+
+
 def _power(alpha: float | Tensor, like: Tensor) -> Tensor:
     """Return p = alpha - 1 within its range, (…, 1)."""
     return torch.as_tensor(alpha, dtype=like.dtype, device=like.device).sub(1).clamp(_FLATTEST, 1)
@@ -245,7 +253,11 @@ def _bisected(gaps: Tensor, power: Tensor) -> Tensor:
 
     # The sum is at least 1 at u = 0, and at most 1 at the u of equal scores.
     low = gaps.new_zeros(gaps[..., :1].shape)
-    high = (torch.expm1(-power * math.log(max(gaps.shape[-1], 1))) / -power).expand_as(low)
+    # An exported graph takes rows of any length, and a longer one has a higher u.
+    num_keys = MAX_TRACED_KEYS if is_traced() else max(gaps.shape[-1], 1)
+    # exp(x) - 1, as ONNX has no expm1; powers of traced alphas are far from 0.
+    fallen = -power * math.log(num_keys)
+    high = ((fallen.exp() - 1 if is_traced() else fallen.expm1()) / -power).expand_as(low)
     for _ in range(torch.finfo(gaps.dtype).bits):
         middle = (low + high) / 2
         is_below = weights(middle).sum(-1, keepdim=True) >= 1

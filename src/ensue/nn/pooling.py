@@ -31,6 +31,7 @@ from torch import Tensor, nn
 from ensue import kernels
 from ensue.errors import SettingError
 from ensue.nn.attention import masked_mean, masked_softmax
+from ensue.nn.autograd import is_traced
 from ensue.nn.centrality import Method, centrality, connections, damped
 from ensue.nn.device import is_float32_on_cpu
 from ensue.nn.word_graph import AdditiveScores, BilinearScores
@@ -146,10 +147,13 @@ class DynamicRouting(nn.Module):
 
     def forward(self, vectors: Tensor, mask: Tensor) -> Pooled:
         """Pool (batch, words, dim) vectors by a (batch, words) mask; weights are means over the capsules."""
-        of_words = self.offer(self.before(vectors[mask])).tanh()  # a large product, so for the words alone
-        offers = of_words.new_zeros(*mask.shape, self.width)
-        # Scatter the offers of the words to their positions; padding keeps zeros.
-        offers[mask] = of_words
+        if is_traced():
+            offers = self.offer(self.before(vectors)).tanh() * mask[..., None]
+        else:
+            of_words = self.offer(self.before(vectors[mask])).tanh()  # a large product, so for the words alone
+            offers = of_words.new_zeros(*mask.shape, self.width)
+            # Scatter the offers of the words to their positions; padding keeps zeros.
+            offers[mask] = of_words
         # (batch, words, capsules x dim) to (batch, capsules, words, dim).
         offers = offers.view(*mask.shape, self.capsules, -1).transpose(1, 2)
         real = mask[:, None]

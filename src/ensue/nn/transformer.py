@@ -18,7 +18,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ensue.nn.attention import band, masked_softmax
+from ensue.nn.autograd import is_traced
 from ensue.nn.dropout import Dropout
+
+MAX_TRACED_LENGTH = 512
+"""Positions that an exported graph knows."""
 
 
 @lru_cache(maxsize=64)
@@ -36,6 +40,8 @@ def sinusoids(length: int, dim: int, dtype: torch.dtype, device: torch.device) -
     Returns:
         (length, dim), shared with other callers: do not write into it.
     """
+    if is_traced():  # of an exported graph any length is cut from one table
+        return _table(MAX_TRACED_LENGTH, dim, dtype, device)[:length]
     # Round the length up to a power of two, so that the cache holds few tables.
     return _table(1 << max(length - 1, 15).bit_length(), dim, dtype, device)[:length]
 
@@ -56,6 +62,9 @@ class PackedRows(NamedTuple):
     @classmethod
     def of(cls, mask: Tensor) -> PackedRows:
         """Return the positions of a mask, (rows, length) True at items."""
+        if is_traced():
+            # An exported graph computes padding too: its operators know no packed rows.
+            return cls(mask.shape[0], mask.shape[1])
         return cls(mask.shape[0], mask.shape[1], mask.flatten().nonzero()[:, 0])
 
     def pad(self, items: Tensor) -> Tensor:
@@ -117,7 +126,7 @@ class Attention(nn.Module):
         """Return the output and the attention weights, averaged over the heads, (rows, length, keys)."""
         keys, values = keys_values.unbind(1)
         # The fused attention returns no weights, so they are computed step by step here.
-        weights = masked_softmax(queries @ keys.mT * (self.dim // self.heads) ** -0.5, mask)
+        weights = masked_softmax(queries @ keys.transpose(-1, -2) * (self.dim // self.heads) ** -0.5, mask)
         return self._join(weights @ values, rows), weights.mean(1).view(rows.rows, rows.length, -1)
 
     def _split(self, padded: Tensor) -> Tensor:
@@ -241,7 +250,7 @@ class DecoderLayer(nn.Module):
         elif rows.length > 1:
             seen = band(written.shape[3], reach=None, own=True, device=items.device)[-rows.length :]
         items = self.written(items + self.drop(self.own.mix(queries, written, seen, rows)))
-        queries = self.other.queries(items, rows, len(memory))
+        queries = self.other.queries(items, rows, memory.shape[0])
         weights = None
         if weigh:
             mixed, weights = self.other.weigh(queries, memory, mask[:, None, None], rows)

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from ensue import kernels
-from ensue.nn.autograd import Context, apply
+from ensue.nn.autograd import Context, apply, is_traced
 from ensue.nn.device import is_float32_on_cpu
 
 BLOCK = 2**18
@@ -64,7 +64,7 @@ class BilinearScores(nn.Module):
     def forward(self, words: Tensor, mask: Tensor) -> Tensor:
         """Return (batch, words, words) scores of (batch, words, dim) words; those of padding have no meaning."""
         receiving, giving = self.sides(words).chunk(2, dim=-1)
-        return cast(Tensor, self.scale * receiving @ giving.mT)
+        return cast(Tensor, self.scale * receiving @ giving.transpose(1, 2))
 
 
 def _sides(dim: int, score_dim: int) -> nn.Linear:
@@ -118,6 +118,9 @@ def additive_scores(receiving: Tensor, giving: Tensor, vector: Tensor, mask: Ten
         (batch, words, words); pairs with padding hold some finite number. Their gradient must be 0, as it is after
         ``connections``.
     """
+    if is_traced():
+        # All pairs at once: blocks would be cut for the batch that is traced.
+        return (receiving[:, :, None] + giving[:, None]).tanh().matmul(vector[:, None])[..., 0]
     return apply(_PairScores, receiving, giving, vector, mask)
 
 

@@ -118,6 +118,7 @@ def refresh(
     with only_writer(folder):
         sweep(folder)
         old = load(folder)
+        old.require_trainable()
         candidate = load(folder)
         standing = versions.current(folder)
         # Records over HTTP are read by what the active model was trained on.

@@ -73,6 +73,7 @@ def forget(folder: Path, users: Collection[str], records: object = None) -> Forg
         for path in _folders(folder):
             # Each stored version holds the person as well, and can be restored.
             predictor = load(path)
+            predictor.require_trainable()
             stream: dict[str, Contents] = {name: read_file(path, name) for name in STREAM if (path / name).exists()}
             reports: list[Forgotten] = []
             if path == folder and stream:

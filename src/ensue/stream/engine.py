@@ -90,6 +90,7 @@ class Stream(StreamState):
         sweep(folder)
         resume_folder, commit = saved.begin_of(folder)
         predictor = NextPredictor.load(folder if restart else resume_folder)
+        predictor.require_trainable()
         if (min_users := predictor.shared.min_users) > 1:
             raise SettingError(
                 f"{folder}: was fitted with --min-users {min_users}, and a stream trains on each session before it is "

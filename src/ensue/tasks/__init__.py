@@ -60,6 +60,9 @@ class Task:
     """Parameters of the command line that do not apply to the task: names separated by spaces."""
     kinds: tuple[str, ...]
     """Kinds of file (:mod:`ensue.data.kinds`) that a command without a task reads for this one."""
+    export: str = ""
+    """A function of a predictor that returns its network as graphs, :class:`ensue.learning.state.Exports`; empty where
+    there is none."""
     streamed: bool = False
     """Whether ``ensue stream`` trains it event by event."""
 
@@ -82,6 +85,7 @@ NEXT = Task(
     evaluator="ensue.evaluation.next_event:SessionTargets",
     update="ensue.refresh.trial:update_next",
     forget="ensue.tasks.next.forget:forget_users",
+    export="ensue.tasks.next.onnx_export:exports",
     command="ensue.cli.tasks.next_event",
     check="ensue.tasks.next.check",
     service="ensue.serve.tasks.next_event:SERVICE",
@@ -99,6 +103,7 @@ CLASSIFY = Task(
     evaluator="ensue.evaluation.classify:LabelledTexts",
     update="ensue.refresh.trial:update_classify",
     forget="ensue.tasks.classify.forget:forget_users",
+    export="ensue.tasks.classify.onnx_export:exports",
     command="ensue.cli.tasks.classify",
     check="ensue.tasks.classify.check",
     service="ensue.serve.tasks.classify:SERVICE",
@@ -119,6 +124,7 @@ SUGGEST = Task(
     evaluator="ensue.evaluation.suggest:NextQueries",
     update="ensue.refresh.trial:update_suggest",
     forget="ensue.tasks.suggest.forget:forget_users",
+    export="ensue.tasks.suggest.onnx_export:exports",
     command="ensue.cli.tasks.suggest",
     check="ensue.tasks.suggest.check",
     service="ensue.serve.tasks.suggest:SERVICE",
@@ -139,6 +145,7 @@ LINK = Task(
     evaluator="ensue.evaluation.link:JudgedPosts",
     update="ensue.refresh.trial:update_link",
     forget="ensue.tasks.link.forget:forget_users",
+    export="ensue.tasks.link.onnx_export:exports",
     command="ensue.cli.tasks.link",
     check="ensue.tasks.link.check",
     service="ensue.serve.tasks.link:SERVICE",

@@ -81,6 +81,24 @@ class Chunks:
         self.lengths = offsets[:-1][self.owners] + (rank + 1) * lengths // np.maximum(num_of_range, 1) - self.starts
 
 
+class UpperRows(NamedTuple):
+    """Rows whose vectors are averaged to those of texts: passages or, of documents, ranges of passages.
+
+    Attributes:
+        starts: (rows,) the first passage of each, counted within the batch.
+        sizes: (rows,) number of words of a passage, or of passages of a range.
+        owners: (rows,) the text of each.
+        shares: (rows,) its part of the text.
+        num_texts: texts in all: twice the pairs.
+    """
+
+    starts: Index
+    sizes: Index
+    owners: Index
+    shares: npt.NDArray[np.float32]
+    num_texts: int
+
+
 class Passages:
     """Encoded texts, or pairs, as passages of words, and documents of passages.
 
@@ -126,6 +144,22 @@ class Passages:
         """The numbers of the passages of some records, in the order in which a batch of them counts them."""
         texts = self.texts(index)
         return ranges(self.first[texts], self.first[texts + 1] - self.first[texts])
+
+    def upper_rows(self, index: Index) -> UpperRows:
+        """Return what is averaged to the vectors of the texts of some records."""
+        texts = self.texts(index)
+        counts = self.first[texts + 1] - self.first[texts]
+        offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+        if self.documents:
+            cut = Chunks(offsets)
+            starts, sizes, owners = cut.starts, cut.lengths, cut.owners
+        else:
+            starts = np.arange(offsets[-1])
+            sizes = self.sizes[self.passages(index)]
+            owners = np.repeat(np.arange(len(texts)), counts)
+        # The parts of a text that was cut are averaged by their number of items.
+        shares = sizes / np.bincount(owners, sizes, len(texts))[owners]
+        return UpperRows(starts, sizes, owners, shares.astype(np.float32), len(texts))
 
 
 def require_sets(texts: Texts, sets: bool, where: str) -> None:

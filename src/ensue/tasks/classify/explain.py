@@ -253,7 +253,7 @@ def _network_weights(state: ClassifyState, sides: Sides, labels: Index) -> Float
 
     The parts are how far the network and the baseline move the score of the label from the mean of all labels.
     """
-    weights = neural.attention(state.network, state.passages(sides), state.device)
+    weights = state.attention(sides)
     if not state.metadata.residual:
         return weights
     baseline_scores = state.counting["vectors"].scores(sides) / state.metadata.temperature["vectors"]
@@ -319,7 +319,8 @@ def _explanation(state: ClassifyState, record: Text, answer: TextAnswer) -> Text
     passages = Passages(sides, documents=state.documents)
     graphs: dict[int, neural.Graph] = {}
     passage_graph: neural.Graph = ()
-    if state.schedule is not None:
+    # The graph of an exported network returns no word graphs.
+    if state.schedule is not None and state.metadata.exported is None:
         passages = batches = state.passages(sides)
         graphs, passage_graph = neural.graphs(state.network, batches, state.device)
     explained = []

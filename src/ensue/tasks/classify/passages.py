@@ -15,10 +15,10 @@ import polars as pl
 import torch
 from torch import Tensor
 
-from ensue.data.histories import Index, ranges
+from ensue.data.histories import Index
 from ensue.nn.blocks import Block, padded_blocks
 from ensue.nn.pooling import Pooled
-from ensue.tasks.classify.dataset import Chunks, Passages, Sides
+from ensue.tasks.classify.dataset import Passages, Sides
 from ensue.text.encoder import PROBE, Encoder
 from ensue.training.batches import epoch_batches, evaluation_batches
 
@@ -101,25 +101,17 @@ class PassageBatches(Passages):
 
     def batch(self, index: Index) -> TextBatch:
         """The records ``index`` as padded tensors on the CPU."""
-        texts = self.texts(index)
-        counts = self.first[texts + 1] - self.first[texts]
-        numbers = ranges(self.first[texts], counts)
+        numbers = self.passages(index)
+        upper = self.upper_rows(index)
+        sentences: tuple[Block, ...] = ()
         if self.documents:
-            cut = Chunks(np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)]))
-            sentences = padded_blocks(cut.starts, cut.lengths, np.arange(len(numbers)), MAX_WORDS, MAX_PAIRS)
-            owners, sizes = cut.owners, cut.lengths
-        else:
-            sentences = ()
-            owners = np.repeat(np.arange(len(texts)), counts)
-            sizes = self.sizes[numbers]
-        # The parts of a text that was cut are averaged by their number of items.
-        shares = sizes / np.bincount(owners, sizes, len(texts))[owners]
+            sentences = padded_blocks(upper.starts, upper.sizes, np.arange(len(numbers)), MAX_WORDS, MAX_PAIRS)
         return TextBatch(
             self.blocks(numbers),
             sentences,
-            torch.from_numpy(owners),
-            torch.from_numpy(shares.astype(np.float32)),
-            len(texts),
+            torch.from_numpy(upper.owners),
+            torch.from_numpy(upper.shares),
+            upper.num_texts,
             torch.from_numpy(self.targets[index] if len(self.targets) else self.targets),
             below=None if self.below is None else torch.from_numpy(self.below[index]),
         )

@@ -30,6 +30,8 @@ from ensue.tasks.classify.catalogue import COUNTING
 from ensue.tasks.classify.catalogue import MODELS as CATALOGUE
 from ensue.tasks.classify.dataset import RememberedTexts, codes, text_hashes
 from ensue.tasks.classify.ensembles import blend
+from ensue.tasks.classify.onnx_network import OnnxClassifier
+from ensue.tasks.classify.settings import ALIGNMENT
 from ensue.tasks.classify.state import ClassifyState
 from ensue.text.tokens import Tokenizer
 from ensue.training.checkpoint import Checkpoint
@@ -120,6 +122,10 @@ def restore(state: ClassifyState, fitted: FittedClassifier, folder: Path) -> Non
     if state.schedule is None:
         state.model = state.counting[state.model_name]
         return
+    if metadata.exported is not None:
+        aligned = getattr(state.settings, "pooling", "") == ALIGNMENT
+        state.model = OnnxClassifier.read(folder, len(metadata.labels), aligned=aligned)
+        return
     tensors = read_tensors(folder, NETWORK)
     table = tensors["table.weight"]
     num_rows = len(state.tokenizer.vocabulary) if state.encoder is None else 0
@@ -179,6 +185,7 @@ class ClassifyPredictor(ClassifyState):
         """
         self.require_data(data)
         require_trained(self.model)
+        self.require_trainable()
         if not len(data):
             raise DataError("new data: there are no texts")
         targets = codes(data, self.labels)

@@ -26,9 +26,10 @@ from ensue.tasks.classify.baselines.mean_vectors import MeanVectors
 from ensue.tasks.classify.baselines.tfidf import Tfidf
 from ensue.tasks.classify.calibration import thresholds
 from ensue.tasks.classify.catalogue import BEST, MODELS, PAIRED, SHARED
-from ensue.tasks.classify.dataset import Mask, RememberedTexts, Sides, text_hashes, word_counts
+from ensue.tasks.classify.dataset import Mask, Passages, RememberedTexts, Sides, text_hashes, word_counts
 from ensue.tasks.classify.ensembles import blend
 from ensue.tasks.classify.model import Model, Shape, TextBaseline, TextNetwork
+from ensue.tasks.classify.onnx_network import OnnxClassifier
 from ensue.tasks.classify.settings import TABLE_2, LinearSettings, TextSettings
 from ensue.text.encoder import Encoder
 from ensue.text.linear import log_softmax, sigmoid
@@ -106,7 +107,7 @@ class ClassifyState(State[TextNetwork]):
         self.select_model(self.names[0])
         self.tokenizer = Tokenizer()
         """Splits texts into words and holds their ids."""
-        self.model: Model | None = None
+        self.model: Model | OnnxClassifier | None = None
         self.counting: dict[str, TextBaseline] = {}
         """The baselines, by name."""
         self.metadata: ClassifierMetadata = ClassifierMetadata(
@@ -228,10 +229,28 @@ class ClassifyState(State[TextNetwork]):
             used = {component: weight for component, weight in weights.items() if weight} or weights
             parts = {component: self.raw_scores(sides, component) for component in used}
             return blend.pool(parts, used, sets=self.metadata.sets)
+        if isinstance(self.model, OnnxClassifier):
+            scores = self.model.scores(Passages(sides, documents=self.documents))
+            return scores if (below := self._below(sides)) is None else scores + below
         return neural.scores(self.network, self.passages(sides), len(self.labels), self.device)
+
+    def attention(self, sides: Sides) -> Floats:
+        """Return the attention weights of the network, (words of all sides,)."""
+        if isinstance(self.model, OnnxClassifier):
+            return self.model.attention(Passages(sides, documents=self.documents))
+        return neural.attention(self.network, self.passages(sides), self.device)
+
+    def _below(self, sides: Sides) -> npt.NDArray[np.float32] | None:
+        """Return (records, labels) scores that the network adds to, where there are any."""
+        if not self.metadata.residual:
+            return None
+        baseline_scores = self.counting["vectors"].scores(sides) / self.metadata.temperature["vectors"]
+        return baseline_scores.astype(np.float32)
 
     def pooled_vectors(self, sides: Sides) -> VectorTable | None:
         """Return (records, width) the vectors that the last layers score; ``None`` where the network has none."""
+        if isinstance(self.model, OnnxClassifier):
+            raise SettingError("an exported model has no vectors of texts; ask the folder that it was exported from")
         return neural.vectors(self.network, self.passages(sides), self.device)
 
     def passages(self, sides: Sides, targets: Index | None = None) -> PassageBatches:
@@ -250,9 +269,7 @@ class ClassifyState(State[TextNetwork]):
             assert self.metadata.encoder is not None
             self.encoder.require(self.metadata.encoder)
             batches = passages.SentencePassages(sides, targets, self.encoder)
-        if self.metadata.residual:
-            baseline_scores = self.counting["vectors"].scores(sides) / self.metadata.temperature["vectors"]
-            batches.below = baseline_scores.astype(np.float32)
+        batches.below = self._below(sides)
         return batches
 
     def seen(self, texts: Texts) -> Mask:

@@ -15,6 +15,7 @@ from ensue.data.histories import Index, ranges
 from ensue.data.posts.dataset import Pairs
 from ensue.errors import DataError
 from ensue.nn.attention import masked_mean
+from ensue.nn.autograd import is_traced
 from ensue.nn.blocks import Block, padded_blocks
 from ensue.text.tokens import Tokens
 
@@ -72,6 +73,8 @@ class DistinctWords(NamedTuple):
     def mean(self) -> Tensor:
         """(rows, dim) mean vector of each row's words; 0 where there are none."""
         shares = masked_mean(self.mask, self.vectors.dtype)
+        if is_traced():
+            return (shares[:, None] @ self.spread(self.vectors))[:, 0]
         return functional.embedding_bag(self.places, self.vectors, per_sample_weights=shares, mode="sum")
 
 

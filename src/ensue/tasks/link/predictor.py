@@ -33,6 +33,7 @@ from ensue.tasks.link import answers, scores, train
 from ensue.tasks.link.article_index import COUNTED, ArticleIndex
 from ensue.tasks.link.encode import require_remembered
 from ensue.tasks.link.link_metrics import Calibration
+from ensue.tasks.link.onnx_network import OnnxLinker
 from ensue.tasks.link.scores import LinkScores, names_of
 from ensue.tasks.link.settings import LinkSettings, SbertSettings
 from ensue.tasks.link.state import LinkState, RememberedPosts
@@ -129,7 +130,9 @@ def restore(state: LinkState, fitted: FittedLinker, path: Path) -> None:
         if state.metadata.encoder is None:
             raise ValueError("facts.encoder: is missing")
         state.model = Encoder(state.settings.encoder, state.device)
-    if isinstance(state.settings, LinkSettings):
+    if isinstance(state.settings, LinkSettings) and state.metadata.exported is not None:
+        state.model = OnnxLinker.read(path, fitted.vectors.shape[1])
+    elif isinstance(state.settings, LinkSettings):
         _fill_network(state, path)
     state.article_index = index = ArticleIndex(_articles(path), fitted.terms, fitted.vectors, fitted.latent)
     if not isinstance(state.model, Encoder):

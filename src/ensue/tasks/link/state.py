@@ -24,6 +24,7 @@ from ensue.settings import changed
 from ensue.tasks.link.article_index import ArticleIndex
 from ensue.tasks.link.catalogue import COUNTING, MODELS, SHARED
 from ensue.tasks.link.link_metrics import Calibration
+from ensue.tasks.link.onnx_network import OnnxLinker
 from ensue.tasks.link.pieces import with_pieces
 from ensue.tasks.link.settings import LinkSettings, SbertSettings, SharedLinkSettings
 from ensue.tasks.link.vector_index import VectorIndex
@@ -169,7 +170,7 @@ class LinkState(State["Linker"]):
         """The articles that posts are compared with; ``None`` before anything was learned."""
         self.tokenizer = Tokenizer()
         """The words of the network."""
-        self.model: Linker | Encoder | None = None
+        self.model: Linker | OnnxLinker | Encoder | None = None
         """Network that is trained here, or installed encoder."""
         self.weights: dict[str, float] = {}
         """Weight of each standardised score (model best)."""

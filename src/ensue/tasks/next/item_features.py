@@ -220,12 +220,12 @@ class KnownItems:
         return {TABLE: table.getvalue(), ENCODER: described, EMBEDDINGS: tensor_bytes(tensors)}
 
     @classmethod
-    def read(cls, folder: Path, parameters: Mapping[str, Tensor], num_ids: int) -> KnownItems:
+    def read(cls, folder: Path, parameters: Mapping[str, Tensor] | None, num_ids: int) -> KnownItems:
         """Read what :meth:`contents` wrote.
 
         Args:
             folder: the model folder.
-            parameters: those of the network, by name.
+            parameters: those of the network, by name; ``None`` of an exported network, which no feature changes.
             num_ids: size of its vocabulary, padding and unknown included.
 
         Raises:
@@ -241,6 +241,8 @@ class KnownItems:
         items = Items(table[_ID], table.drop(_ID), described.kinds, described.title, described.id_column)
         encoder = FeatureEncoder(described.encoder)
         for name, array in described.embeddings.items():
+            if parameters is None:
+                break
             rows = parameters.get(name)
             if rows is None or len(rows) != num_ids:
                 raise ValueError(f"{EMBEDDINGS}: {name} is not a table of items of the network")

@@ -8,6 +8,7 @@ from typing import NamedTuple, Self
 import torch
 from torch import Tensor, nn
 
+from ensue.nn.autograd import is_traced
 from ensue.nn.item_head import ItemHead, ItemLayer, Output, Product, with_rows_of
 from ensue.tasks.next.batch import Batch
 from ensue.vocabulary import PADDING
@@ -55,6 +56,8 @@ def prefixes_of(batch: Batch, max_length: int) -> Iterator[Prefixes]:
     is_open = torch.ones_like(step, dtype=torch.bool)
     longest = min(max_length, batch.ids.shape[1])
     width = MIN_WIDTH
+    if is_traced():  # an exported graph has one group, of any length
+        longest = width = batch.ids.shape[1]
     while is_open.any():
         fits = is_open & (step < width) if width < longest else is_open
         is_open = is_open & ~fits
@@ -68,6 +71,27 @@ def prefixes_of(batch: Batch, max_length: int) -> Iterator[Prefixes]:
             ids = batch.ids[rows, events].masked_fill(~mask, PADDING)
             yield Prefixes(targets, ids, mask, (rows, step[targets, None], events))
         width = 2 * width
+
+
+def with_shares(weights: Tensor, cells: tuple[Tensor, Tensor, Tensor], shares: Tensor) -> Tensor:
+    """Add the shares of prefixes, (prefixes, events), to the (batch, time, time) weights.
+
+    Args:
+        weights: in training and prediction they are changed.
+        cells: of :class:`Prefixes`.
+        shares: 0 at padding, which adds 0 to the weight of event 0: plain += would keep one of both.
+    """
+    if not is_traced():
+        return weights.index_put_(cells, shares, accumulate=True)
+    # In ONNX a cell that occurs twice would keep one of both; here each row has one target.
+    _, step, events = cells
+    of_rows = weights[:, 0].scatter_add(1, events, shares)
+    return of_rows[:, None] * (torch.arange(weights.shape[1]) == step)[..., None]
+
+
+def num_targets_of(batch: Batch) -> int:
+    """Return the number of target steps; of an exported graph it is that of the rows."""
+    return batch.ids.shape[0] if is_traced() else int(batch.target_mask.sum())
 
 
 class ItemNetwork(nn.Module):

@@ -41,6 +41,7 @@ from ensue.tasks.next.item_features import KnownItems
 from ensue.tasks.next.item_filter import Rules
 from ensue.tasks.next.item_index import ItemIndex
 from ensue.tasks.next.model import Baseline, NextModel, Remembers, TimesNext
+from ensue.tasks.next.onnx_network import read_network
 from ensue.tasks.next.reservoir import LATEST, Reservoir
 from ensue.tasks.next.state import NextState
 from ensue.tasks.next.training_data import Exclusion, shared_part
@@ -151,6 +152,15 @@ def restore(state: NextState, fitted: FittedNext, folder: Path) -> None:
         if state.metadata.item_columns:
             state.known_items = KnownItems.read(folder, {}, len(state.vocabulary))
         return
+    exported = state.metadata.exported
+    if exported is not None:
+        if (state.model_name in BEST) != (fitted.memory is not None):
+            raise ValueError(f"{TREE} belongs to another model")
+        exported_network = read_network(folder, exported.reach, len(state.vocabulary), fitted.memory, state.settings)
+        state.model = cast(Baseline, exported_network)  # it scores as one, but counts and grows nothing
+        if state.metadata.item_columns:
+            state.known_items = KnownItems.read(folder, None, len(state.vocabulary))
+        return
     state.read_network(folder, read_tensors(folder, NETWORK), bounded=state.model_name in {*MODELS})
     network = state.network
     if state.metadata.item_columns:
@@ -240,6 +250,7 @@ class NextPredictor(NextState):
             DataError: nothing follows anything in the data.
         """
         self.require_data(data)
+        self.require_trainable()
         if data.items is not None:
             self.add_items(data.items)
             if not len(data):
@@ -267,6 +278,7 @@ class NextPredictor(NextState):
             SettingError: the predictor is not trained.
         """
         self.require_data(data)
+        self.require_trainable()
         forgotten = forget.forget(self, data, id_list(values, "values"))
         if self.index is not None:
             self.index_items()
@@ -274,6 +286,7 @@ class NextPredictor(NextState):
 
     def add_values(self, values: Iterable[str]) -> None:
         """Give new values ids, rows and counts of 0, so that histories that hold them can be encoded and learned."""
+        self.require_trainable()
         update.add_values(self, values)
         self.learned()
 
@@ -287,6 +300,7 @@ class NextPredictor(NextState):
             SettingError: the model was fitted without an item table.
             DataError: the table lacks a column.
         """
+        self.require_trainable()
         if self.known_items is None:
             raise SettingError("the model has no item table; fit it with --items")
         known_items = self.known_items
@@ -363,11 +377,13 @@ class NextPredictor(NextState):
         Raises:
             SettingError: the loss is no longer a number.
         """
+        self.require_trainable()
         self.learned()
         return update.learn(self, histories, context)
 
     def observe(self, ids: Ids, times: Floats) -> None:
         """Tell a model that weighs what came lately which events a stream just brought and when, once learned."""
+        self.require_trainable()
         update.observe(self, ids, times)
         self.learned()
 

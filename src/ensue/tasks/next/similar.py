@@ -49,6 +49,9 @@ MAX_COMPARED = 10_000
 def item_vectors(state: NextState) -> VectorTable | None:
     """Return (ids, dim) the vectors of items as the network reads them; ``None`` where the model has none."""
     model = require_trained(state.model)
+    if state.metadata.exported is not None:
+        # Its baselines would compare items by something else than the folder it was exported from.
+        raise SettingError("an exported model has no vectors of items; ask the folder that it was exported from")
     if not is_network(model):
         return None
     tables = (module for module in model.modules() if isinstance(module, item_head.ItemTable))

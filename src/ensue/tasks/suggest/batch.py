@@ -135,6 +135,13 @@ def next_queries(batch: QueryBatch) -> tuple[Tensor, Tensor]:
     return spell(batch.words[row, turn + 1], batch.lengths[row, turn + 1])
 
 
+def front_order(mask: Tensor) -> Tensor:
+    """Return (rows, places) an order of the places of each row: those of a mask first, else as they stand."""
+    places = torch.arange(mask.shape[1], device=mask.device)
+    # No two keys are equal, so that any sort gives this order: exported graphs have none that is stable.
+    return (mask.long() * mask.shape[1] - places).argsort(dim=1, descending=True)
+
+
 def select(rows: Tensors, index: Tensor) -> Tensors:
     """Rows of a tuple of tensors, picked, repeated or put in order."""
     # ``_make`` takes the fields in order, whatever the type of the tuple.

@@ -11,7 +11,8 @@ from ensue.data.histories import Histories
 from ensue.learning import life
 from ensue.tasks.next.batch import Batch
 from ensue.tasks.next.dataset import Windows
-from ensue.tasks.next.ensembles.blend import FLOOR, NEIGHBOUR_WEIGHTS, PRIOR, REPEATS, SPREAD, STEP_FLOOR, Blend
+from ensue.tasks.next.ensembles.blend import NEIGHBOUR_WEIGHTS, PRIOR, SPREAD, Blend
+from ensue.tasks.next.ensembles.blend_counts import FLOOR, REPEATS, STEP_FLOOR
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.tasks.next.settings import BlendSettings
 from ensue.vocabulary import FIRST, Vocabulary

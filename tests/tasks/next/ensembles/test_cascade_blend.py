@@ -13,17 +13,14 @@ from torch.nn import functional
 from ensue import History
 from ensue.data.histories import Histories, Index
 from ensue.tasks.next.dataset import Windows
-from ensue.tasks.next.ensembles.cascade_blend import (
+from ensue.tasks.next.ensembles.cascade_blend import START, CascadeBlend, _candidates, _learned
+from ensue.tasks.next.ensembles.cascade_features import (
     BASELINES,
     CASCADE_FEATURES,
     FEATURES,
     FLOOR,
     HIGH,
     MIN_LOG_SHARE,
-    START,
-    CascadeBlend,
-    _candidates,
-    _learned,
 )
 from ensue.tasks.next.ensembles.co_participation import DAY, CoParticipation
 from ensue.tasks.next.ensembles.neighbours import CascadeNeighbours
@@ -56,7 +53,7 @@ def test_every_part_knows_what_its_module_says() -> None:
     with torch.no_grad():
         found, own = model(batch), model.network(batch)
         arrays = batch.arrays()
-        known = model._features(arrays, own.scores).features
+        known = torch.from_numpy(model.candidate_features.features(arrays, own.scores.numpy()).features)
     expected = dict.fromkeys(FEATURES, torch.zeros_like(own.scores))
     heard, alike = CoParticipation(model.memory).score(arrays), CascadeNeighbours(model.memory).score(arrays)
     for name, found_there in (("near", heard.near), ("far", heard.far), ("alike", alike)):
@@ -108,7 +105,7 @@ def test_neither_a_cut_nor_company_changes_a_score(monkeypatch: pytest.MonkeyPat
     asked = Histories.of([cascade(length) for length in (300, 4, 17)], vocabulary)
     rows = []
     for reach, taken in ((model.reach, 2**24), (model.reach, 1), (None, 2**24)):
-        monkeypatch.setattr("ensue.tasks.next.ensembles.cascade_blend.BYTES", taken)
+        monkeypatch.setattr("ensue.tasks.next.ensembles.cascade_features.BYTES", taken)
         windows, scores = Windows(asked, reach), torch.zeros(len(asked.ids), len(vocabulary))
         with torch.no_grad():
             for index in [np.arange(len(windows))] if taken == 1 else [np.array([i]) for i in range(len(windows))]:

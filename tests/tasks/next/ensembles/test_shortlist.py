@@ -8,7 +8,7 @@ import torch
 
 from ensue.demo.cascades import make_cascades
 from ensue.tasks.next.dataset import Windows
-from ensue.tasks.next.ensembles import cascade_blend, shortlist
+from ensue.tasks.next.ensembles import cascade_blend, cascade_features, shortlist
 from ensue.tasks.next.ensembles.cascade_blend import CascadeBlend
 from ensue.tasks.next.ensembles.shortlist import shortlists
 from ensue.tasks.next.predictor import NextPredictor
@@ -19,7 +19,7 @@ from ensue.vocabulary import FIRST
 def test_lists_hold_the_highest_of_each_and_the_most_frequent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shortlist, "LONGEST", 2)
     monkeypatch.setattr(shortlist, "FREQUENT", 1)
-    network = torch.tensor([[-torch.inf, -torch.inf, 1, 9, 8, 2, 3], [-torch.inf, -torch.inf, 9, 1, 2, 8, 3]])
+    network = np.array([[-np.inf, -np.inf, 1, 9, 8, 2, 3], [-np.inf, -np.inf, 9, 1, 2, 8, 3]], np.float32)
     memory = sparse_rows(np.array([0, 0, 0, 1]), np.array([2, 5, 6, 3]), np.array([1.0, 3, 2, 1]), (2, 7))
     users, listed = shortlists(network, (memory,), np.array([0.0, 0, 1, 1, 5, 1, 1]))
     # of the first: 3 and 4 by the network, 5 and 6 by the memory, 4 the most frequent; of the second 2, 5 and 3, and 4
@@ -42,16 +42,16 @@ def test_lists_as_long_as_the_catalogue_change_no_score_and_short_ones_only_the_
     with torch.no_grad():
         batch = windows.batch(np.arange(3)).to("cpu")
         whole = model(batch).scores
-        monkeypatch.setattr(cascade_blend, "MAX_DENSE_USERS", 5)
+        monkeypatch.setattr(cascade_features, "MAX_DENSE_USERS", 5)
         torch.testing.assert_close(model(batch).scores, whole)
         monkeypatch.setattr(shortlist, "LONGEST", 5)
         monkeypatch.setattr(shortlist, "FREQUENT", 2)
         scores, network = model(batch).scores, model.network(batch).scores
-        known = model._features(batch.arrays(), network)
+        known = model.candidate_features.features(batch.arrays(), network.numpy())
         assert known.users is not None and len(known.users) < whole.shape[1] - FIRST
         alone = torch.cat([model(windows.batch(np.array([row])).to("cpu")).scores for row in range(3)])
     torch.testing.assert_close(scores, alone)  # whoever is beside a cascade in a batch changes no list
-    held = cascade_blend._history_mask(batch.arrays(), model.reach, whole.shape[1])
+    held = torch.from_numpy(cascade_features.history_mask(batch.arrays(), model.reach, whole.shape[1]))
     for target in range(0, len(scores), 7):
         listed = torch.zeros(whole.shape[1], dtype=torch.bool)
         listed[known.users[known.listed[target]]] = True
@@ -65,7 +65,7 @@ def test_lists_as_long_as_the_catalogue_change_no_score_and_short_ones_only_the_
 
 
 def test_a_mixture_is_learned_from_targets_that_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cascade_blend, "MAX_DENSE_USERS", 5)
+    monkeypatch.setattr(cascade_features, "MAX_DENSE_USERS", 5)
     monkeypatch.setattr(cascade_blend, "CANDIDATES", 20)  # no more than are on a list
     data = make_cascades(num_cascades=80, seed=3).train
     made = NextPredictor(

@@ -28,6 +28,7 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from ensue.nn.attention import masked_mean, masked_softmax
+from ensue.nn.autograd import is_traced
 from ensue.nn.dropout import Dropout
 from ensue.nn.pooling import Pooled
 from ensue.tasks.classify.passages import TextBatch
@@ -45,6 +46,9 @@ class _Words(NamedTuple):
 
     @classmethod
     def of(cls, batch: TextBatch) -> _Words:
+        if is_traced():  # an exported graph gets texts whole, one a row
+            (block,) = batch.words
+            return cls(block.items, block.mask, torch.zeros_like(block.rows))
         # Passages of 3 2 4 words of the texts 0 0 1: texts of 5 and 4 words, starts 0 3 0.
         owners = batch.owners
         sizes = torch.zeros_like(owners)
@@ -88,18 +92,22 @@ class Alignment(nn.Module):
         words = _Words.of(batch)
         vectors = self.before(look(words.items))
         directions = normalize(self.attend(vectors), dim=-1)
-        half = len(vectors) // 2 if self.paired else len(vectors)
-        sides = [slice(0, half), slice(len(vectors) - half, len(vectors))]
+        num_texts = vectors.shape[0]
+        half = num_texts // 2 if self.paired else num_texts
+        sides = [slice(0, half), slice(num_texts - half, num_texts)]
         # Each side is cut at its longest text, so that cosines have little padding.
-        cuts = [max(int(words.mask[side].sum(1).max()), 1) if half else 1 for side in sides]
+        longest = words.mask.shape[1]
+        cuts = [longest, longest]
+        if not is_traced():
+            cuts = [max(int(words.mask[side].sum(1).max()), 1) if half else 1 for side in sides]
         masks = [words.mask[side, :cut] for side, cut in zip(sides, cuts, strict=True)]
         side_vectors = [vectors[side, :cut] for side, cut in zip(sides, cuts, strict=True)]
-        cosines = directions[sides[0], : cuts[0]] @ directions[sides[1], : cuts[1]].mT
+        cosines = directions[sides[0], : cuts[0]] @ directions[sides[1], : cuts[1]].transpose(1, 2)
         pooled = []
         shares = torch.zeros(words.mask.shape, dtype=vectors.dtype, device=vectors.device)
         # Each side is aligned with the other; a single text with itself.
         for side in range(2 if self.paired else 1):
-            similarities = cosines if side == 0 else cosines.mT
+            similarities = cosines if side == 0 else cosines.transpose(1, 2)
             other_mask = masks[1 - side][:, None]
             attention = masked_softmax(self.sharpness * similarities, other_mask)
             nearest = similarities.masked_fill(~other_mask, -1.0).amax(2, keepdim=True)

@@ -36,6 +36,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ensue.errors import SettingError
+from ensue.nn.autograd import is_traced
 from ensue.nn.blocks import Block
 from ensue.nn.dropout import Dropout
 from ensue.nn.pooling import POOLINGS, Pooled, Pooling
@@ -173,9 +174,14 @@ class CentralityClassifier(nn.Module):
             passages = lower.vectors
             upper = self.sentences(lambda items: passages[items], batch.sentences, len(batch.owners))
         vectors = lower.vectors if upper is None else upper.vectors
-        texts = vectors.new_zeros(batch.num_texts, vectors.shape[1])
         # The passages of a text are averaged by length.
-        texts = texts.index_add(0, batch.owners, vectors * batch.shares[:, None].to(vectors.dtype))
+        parts = vectors * batch.shares[:, None].to(vectors.dtype)
+        if is_traced():
+            # In ONNX a text that is added to twice would keep one of both.
+            owned = batch.owners == torch.arange(batch.num_texts)[:, None]
+            texts = owned.to(parts.dtype) @ parts
+        else:
+            texts = vectors.new_zeros(batch.num_texts, vectors.shape[1]).index_add(0, batch.owners, parts)
         related = _relate(texts) if self.paired else texts
         pooled_sentences = upper.pooled if upper is not None else []
         return PooledOutput(self._score(related, batch), lower.pooled, pooled_sentences, related)
@@ -206,5 +212,7 @@ class CentralityClassifier(nn.Module):
 
 def _relate(texts: Tensor) -> Tensor:
     """Eq. 10: [p; h; |p - h|; p * h] of the first and the second texts."""
-    first, second = texts.chunk(2)
+    # Halves by the size, for ``chunk`` is not of any size in an exported graph.
+    half = texts.shape[0] // 2
+    first, second = texts[:half], texts[half:]
     return torch.cat([first, second, (first - second).abs(), first * second], dim=1)

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from ensue.nn.autograd import is_traced
 from ensue.tasks.link.batches import DistinctWords
 
 STEEP = 4.0
@@ -37,11 +38,17 @@ def bag(words: DistinctWords, size: int) -> Tensor:
         size: numbers.
     """
     # Each distinct word of each row once: rows a b a | b b have the keys 0 a, 0 b and 1 b with counts 2, 1 and 2.
+    weighted = words.vectors[:, -1 - size : -1] * (STEEP * words.vectors[:, -1:]).exp()  # e^(4 u_w) V_w
+    if is_traced():
+        # Pairs of equal words of a row count each word: an exported graph cannot sort rows of its own length.
+        same = (words.places[:, :, None] == words.places[:, None]) & words.mask[:, None]
+        num_same = same.sum(2).clamp(min=1).to(weighted.dtype)
+        shares = (1 + num_same.log()) / num_same * words.mask
+        return functional.normalize((shares[:, None] @ words.spread(weighted))[:, 0], dim=1, eps=EPSILON)
     num_distinct = max(len(words.vectors), 1)
     rows = torch.arange(len(words.mask), device=words.mask.device)[:, None]
     keys, counts = torch.unique((rows * num_distinct + words.places)[words.mask], return_counts=True)
     offsets = functional.pad(torch.bincount(keys // num_distinct, minlength=len(words.mask)).cumsum(0), (1, 0))[:-1]
-    weighted = words.vectors[:, -1 - size : -1] * (STEEP * words.vectors[:, -1:]).exp()  # e^(4 u_w) V_w
     # Sublinear counts, as in TF-IDF.
     scales = 1 + counts.to(words.vectors.dtype).log()
     sums = functional.embedding_bag(keys % num_distinct, weighted, offsets, per_sample_weights=scales, mode="sum")

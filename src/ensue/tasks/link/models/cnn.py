@@ -42,7 +42,7 @@ class CNN(nn.Module):
     def forward(self, words: DistinctWords) -> Tensor:
         """(rows, width); 0 for a text without a word."""
         # (rows, dim, length), with zeros at padding, so that a window may end after the text.
-        vectors = (words.spread(words.vectors) * words.mask[..., None]).mT
+        vectors = (words.spread(words.vectors) * words.mask[..., None]).transpose(1, 2)
         # The largest value of each filter over the words of a text.
         maxima = []
         for convolution in self.convolutions:

@@ -34,6 +34,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from ensue.nn.autograd import is_traced
 from ensue.nn.blocks import Block
 from ensue.tasks.link.batches import DistinctWords, LinkBatch, text_blocks
 from ensue.tasks.link.models.bag import STEEP, Nothing, bag
@@ -211,6 +212,13 @@ class Linker(nn.Module):
     def _look(self, ids: Tensor, mask: Tensor) -> DistinctWords:
         # Each word of the block is looked up, and gets its gradient, once.
         distinct, index = torch.unique(ids, return_inverse=True)
+        if is_traced():
+            # An exported graph has no branches: each id looks into both tables, and one of them counts.
+            looked_up: Tensor = self.table(distinct.clamp(min=0))
+            if self.settings.bag:
+                pieces = self.pieces((-1 - distinct).clamp(min=0))
+                looked_up = torch.where(distinct[:, None] >= 0, looked_up, pieces)
+            return DistinctWords(looked_up, index.reshape(ids.shape), mask)  # flat in ONNX
         word_ids = distinct[distinct >= 0]  # sorted, so that pieces stand first
         vectors: Tensor = self.table(word_ids)
         if self.training and bool(self.fixed.any()):

@@ -198,7 +198,7 @@ class Star(nn.Module):
         """
         query, key, value = self.inward.weight.view(3, self.heads, -1, self.dim)  # each (heads, dim / heads, dim)
         probes = torch.einsum("rk,hdk,hdm->rhm", relay, query, key) * (self.dim // self.heads) ** -0.5
-        scores = torch.cat([probes @ relay[..., None], probes @ nodes.mT], 2)
+        scores = torch.cat([probes @ relay[..., None], probes @ nodes.transpose(1, 2)], 2)
         seen = torch.cat([mask.any(1, keepdim=True), mask], 1)[:, None]
         if self.scales is not None:
             scores = scores * self.scales(self.scales.projection(relay), seen.sum(2)[:, 0])[..., None]

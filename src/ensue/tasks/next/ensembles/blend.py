@@ -35,20 +35,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import fields
+from functools import partial
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ensue.data.histories import Histories, Index, entries_of
+from ensue.data.histories import Histories, Index
 from ensue.learning.ensemble import Candidates, fit_weights
 from ensue.nn.item_head import ALL_IDS, Output, Product, rows_of
 from ensue.nn.validation import LARGEST_COUNT, require_number
-from ensue.tasks.next.baselines.repeats import own_values
-from ensue.tasks.next.baselines.session_knn import AT_ONCE, VSKNN
-from ensue.tasks.next.batch import Batch
+from ensue.tasks.next.baselines.session_knn import VSKNN
+from ensue.tasks.next.batch import Batch, Scores
 from ensue.tasks.next.dataset import hide_seen, repeats
+from ensue.tasks.next.ensembles import blend_counts
+from ensue.tasks.next.ensembles.blend_counts import REPEATS, PartWeights
 from ensue.tasks.next.ensembles.held_out import drawn, likeliest_power, mean_gain
 from ensue.tasks.next.ensembles.memory import BlendMemory
 from ensue.tasks.next.model import NextModel
@@ -56,12 +58,6 @@ from ensue.tasks.next.models.core import CORE
 from ensue.tasks.next.settings import BlendSettings, CORESettings
 from ensue.vocabulary import FIRST
 
-FLOOR = 0.001
-"""Scale of the shares among the neighbours: smaller ones hardly change the score."""
-STEP_FLOOR = 0.01
-"""Scale of the shares among the followers: smaller ones hardly change the score."""
-NEVER = -20.0
-"""Lower bound of the logarithm of popularity, for items that never occurred."""
 LIKELIHOOD_RATIO = 1.92
 """Nats by which the network must make the held-out targets likelier: half of the 95 % point of chi-square with one
 degree of freedom (likelihood-ratio test, p < .05)."""
@@ -69,8 +65,6 @@ NEIGHBOUR_WEIGHTS = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0)
 """Grid of the weight of co-occurring items in a candidate's vector; extended if the last value is the best."""
 MAX_NEIGHBOUR_WEIGHT = 100.0
 """Weight at which a candidate's own vector no longer matters."""
-REPEATS = (1, 2, 3, 4, 6, 11, 21)
-"""Smallest distance of each class of repeats; the latest event has distance 1."""
 PRIOR = (0.2, 0.4, 0.2, 0.5, *(0.0 for _ in REPEATS))
 """Weights of network, neighbours, followers, interpolated counts and repeats without any held-out target; close to
 those fitted on 2,000 sessions each of Diginetica, Yoochoose and Globo and on the sessions after them."""
@@ -115,7 +109,7 @@ class Blend(nn.Module):
         self.beside: Tensor
         self.idle = False
         self._leaning: tuple[Tensor, list[int], Tensor] | None = None
-        self._recalled: dict[int, tuple[Tensor, Tensor, Tensor]] | None = None
+        self._recalled: dict[int, tuple[Index, Scores, Scores]] | None = None
 
     @property
     def members(self) -> dict[str, float]:
@@ -172,20 +166,24 @@ class Blend(nn.Module):
 
     def forward(self, batch: Batch) -> Output:
         """Scores (targets, ids), padding and unknown at -inf; weights (batch, time, time) of both parts."""
-        sessions, network_weights = self.network.encode(batch)
-        weights = network_weights * self.scale
-        if float(self.scale):
-            scores = self.network.compare(sessions, self.table()).mul_(self.scale)
-        else:
-            scores = weights.new_zeros(len(sessions), len(self.beside))
-            scores[:, :FIRST] = -torch.inf
+        scores, (weights,) = self.network_part(batch)
         for bias, cell, added, event_weights in self._contributions(batch):
             weights = weights if event_weights is None else weights + event_weights
             if bias is not None:
-                scores.add_(bias, alpha=float(self.mix))
+                scores.add_(bias)
             # A cell is row x ids + item, the position in (targets, ids) read row after row.
             scores.view(-1).index_add_(0, cell, added)
         return Output(scores, (weights / weights.sum(-1, keepdim=True).clamp(min=1e-30),))
+
+    def network_part(self, batch: Batch) -> Output:
+        """Scores and weights of the network, times its weight."""
+        sessions, network_weights = self.network.encode(batch)
+        weights = network_weights * self.scale
+        if float(self.scale):
+            return Output(self.network.compare(sessions, self.table()).mul_(self.scale), (weights,))
+        scores = weights.new_zeros(sessions.shape[0], len(self.beside))
+        scores[:, :FIRST] = -torch.inf
+        return Output(scores, (weights,))
 
     def product(self, batch: Batch) -> Product:
         """Return the terms of :meth:`forward`: those common to all sessions as a bias, the others as cells."""
@@ -196,7 +194,7 @@ class Blend(nn.Module):
         sums = [torch.empty(0)]
         for popular, cell, added, event_weights in self._contributions(batch):
             weights = weights if event_weights is None else weights + event_weights
-            bias = bias if popular is None else self.mix * popular
+            bias = bias if popular is None else popular
             cells, sums = [*cells, cell], [*sums, added]
         # Contributions to one cell are added up, so that each cell occurs once.
         unique_cells, index = torch.unique(torch.cat(cells), return_inverse=True)
@@ -206,22 +204,23 @@ class Blend(nn.Module):
             self.scale * self.network.with_prior(sessions), self.rows, bias, (fractions,), (unique_cells, total)
         )
 
+    def part_weights(self) -> PartWeights:
+        """Return the weights of the count-based parts as arrays."""
+        weight, step, mix, repeat = (buffer.cpu().numpy() for buffer in (self.weight, self.step, self.mix, self.repeat))
+        return PartWeights(weight[0], step[0], mix[0], repeat)
+
     def _contributions(self, batch: Batch) -> Iterator[tuple[Tensor | None, Tensor, Tensor, Tensor | None]]:
-        """Return the contributions of all parts but the network: to all ids (times ``mix``), to cells, to weights."""
-        if float(self.weight):
-            cell, remembered, event_weights = self._recall(batch)
-            yield None, cell, self.weight * remembered, self.weight * event_weights
-        if float(self.step):
-            cell, followed = self._follow(batch)
-            # The follower count depends on the latest event alone: each target step attends to itself.
-            latest = torch.eye(batch.mask.shape[1], device=batch.ids.device)
-            yield None, cell, self.step * followed, self.step * latest * batch.target_mask[:, None]
-        if float(self.mix):
-            popular, cell, expected, event_weights = self._interpolate(batch)
-            yield popular, cell, self.mix * expected, self.mix * event_weights
-        if bool(self.repeat.any()):
-            cell, kind = self._repeats(batch)
-            yield None, cell, self.repeat[kind], None
+        """Yield the contributions of all parts but the network: to all ids, to cells, and the events' part in them."""
+        weights = self.part_weights()
+        recall = None if self._recalled is None else partial(self._recall, batch)
+        max_length = self.settings.max_length
+        for contribution in blend_counts.contributions(self.memory, weights, batch.arrays(), max_length, recall):
+            bias, cells, added, event_weights = (
+                None if array is None else torch.from_numpy(array).to(batch.ids.device) for array in contribution
+            )
+            assert cells is not None
+            assert added is not None
+            yield bias, cells, added, event_weights
 
     def rows(self, ids: Tensor | slice) -> Tensor:
         """(…, dim + counts) the network's candidates, leaning, of some ids."""
@@ -260,71 +259,13 @@ class Blend(nn.Module):
         vectors = functional.normalize(self.network.items.rows(ALL_IDS), dim=1).cpu()
         self.beside.copy_(_neighbour_means(self.memory.sessions, vectors))
 
-    def _recall(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
-        """Return row x ids + item of the neighbours' items, their scores at weight 1, and each event's part in them."""
-        number = id(batch)
-        if self._recalled is not None and number in self._recalled:
-            return self._recalled[number]
-        # Every neighbour lists all its items: a few targets at a time bound the memory that these lists take.
-        device = batch.ids.device
-        cells = list[Tensor]()
-        shares = list[Tensor]()
-        event_weights = list[Tensor]()
-        num_targets = 0
-        for chunk in batch.arrays().split(AT_ONCE):
-            cell, share, weights = map(torch.from_numpy, self.memory.sessions.score(chunk))
-            rows = chunk.num_steps
-            if rows * len(self.beside) <= len(cell):  # a table of all cells is smaller than the lists, and not sorted
-                dense = torch.zeros(rows * len(self.beside)).index_add_(0, cell, share)
-                cell = dense.nonzero()[:, 0]
-                share = dense[cell]
-            else:
-                cell, index = torch.unique(cell, return_inverse=True)
-                share = torch.zeros(len(cell)).index_add_(0, index, share)
-            cells.append(cell + num_targets * len(self.beside))
-            shares.append(share.div_(FLOOR).log1p_())
-            event_weights.append(weights)
-            num_targets += rows
-        result = torch.cat(cells).to(device), torch.cat(shares).to(device), torch.cat(event_weights).to(device)
-        if self._recalled is not None:
-            self._recalled[number] = result
-        return result
-
-    def _follow(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Return row x ids + item of each follower of the latest event, and its score at step 1."""
-        latest = batch.ids[batch.target_mask].cpu().numpy()
-        counts = self.memory.following
-        row, entry = entries_of(counts.rows, latest)
-        # The probability of each follower among all events that followed the latest item.
-        share = counts.counts[entry] / counts.row_totals()[latest][row]
-        cell = torch.from_numpy(row * counts.num_ids + counts.columns[entry])
-        return cell.to(batch.ids.device), torch.from_numpy(share).div_(STEP_FLOOR).log1p_().to(batch.ids.device)
-
-    def _interpolate(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Return the interpolated counts of each candidate, without terms common to a target step.
-
-        Returns:
-            (ids,) the logarithm of its popularity; row x ids + item of what they know more of, and what that adds to
-            the logarithm; and each event's part in it.
-        """
-        device = batch.ids.device
-        counts = self.memory.interpolated
-        factor, cells, shares, event_weights = map(torch.from_numpy, counts.parts(batch.arrays()))
-        popular = torch.from_numpy(counts.back()).log().clamp(min=NEVER)
-        cell, index = torch.unique(cells, return_inverse=True)
-        added = torch.zeros(len(cell)).index_add_(0, index, shares)
-        row = cell // len(popular)
-        item = cell % len(popular)
-        # log(factor x popularity + added) = log(factor x popularity) + log1p(added / (factor x popularity)).
-        added = (added / (factor[row] * popular[item].exp())).log1p_()
-        return popular.to(device), cell.to(device), added.to(device), event_weights.to(device)
-
-    def _repeats(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Return row x ids + item of each session's own items, and the class of each distance."""
-        cell, distance = own_values(batch.arrays(), len(self.beside), self.settings.max_length)
-        # REPEATS holds the smallest distance of each class; searchsorted returns the class that a distance falls in.
-        kind = np.searchsorted(REPEATS, distance, side="right") - 1
-        return torch.from_numpy(cell).to(batch.ids.device), torch.from_numpy(kind).to(batch.ids.device)
+    def _recall(self, batch: Batch) -> tuple[Index, Scores, Scores]:
+        """Return :func:`blend_counts.recalled`; while weights are chosen, of each batch once."""
+        if self._recalled is None:
+            return blend_counts.recalled(self.memory, batch.arrays())
+        if id(batch) not in self._recalled:
+            self._recalled[id(batch)] = blend_counts.recalled(self.memory, batch.arrays())
+        return self._recalled[id(batch)]
 
     def _set(self, numbers: Tensor) -> None:
         """Set the weights of a conditional logit; those of parts are not negative."""
@@ -418,16 +359,17 @@ class Blend(nn.Module):
         sessions, _ = self.network.encode(batch)
         network = self.network.compare(sessions, self.table()).cpu()
         kinds = torch.zeros(network.shape, dtype=torch.int64)
-        cell, kind = (tensor.cpu() for tensor in self._repeats(batch))
-        kinds.view(-1)[cell] = 1 + kind
+        arrays = batch.arrays()
+        cells, classes = blend_counts.repeated(arrays, self.memory.num_ids, self.settings.max_length)
+        kinds.view(-1)[torch.from_numpy(cells)] = torch.from_numpy(1 + classes)
         features = [network.gather(1, candidate_ids)]
-        for cell, added in (self._recall(batch)[:2], self._follow(batch)):
+        popular, interpolated_cells, interpolated, _ = blend_counts.interpolated(self.memory, arrays)
+        parts: list[tuple[Index, Scores]] = [self._recall(batch)[:2], blend_counts.followed(self.memory, arrays)]
+        for cells, added in (*parts, (interpolated_cells, interpolated)):
             # Sparse contributions are scattered into a full (targets, ids) table, from which candidates are gathered.
-            dense = torch.zeros(network.numel()).index_add_(0, cell.cpu(), added.cpu())
+            dense = torch.zeros(network.numel()).index_add_(0, torch.from_numpy(cells), torch.from_numpy(added))
             features.append(dense.view_as(network).gather(1, candidate_ids))
-        popular, cell, added, _ = (tensor.cpu() for tensor in self._interpolate(batch))
-        dense = torch.zeros(network.numel()).index_add_(0, cell, added).view_as(network).add_(popular)
-        features.append(dense.gather(1, candidate_ids))
+        features[-1] += torch.from_numpy(popular)[candidate_ids]
         # Class 0 is an item that the session does not hold; it has no weight of its own.
         repeat_classes = functional.one_hot(kinds.gather(1, candidate_ids), 1 + len(REPEATS))[..., 1:]
         return torch.cat([torch.stack(features, dim=2), repeat_classes.float()], dim=2)

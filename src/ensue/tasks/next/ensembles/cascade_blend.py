@@ -38,9 +38,7 @@ The model is from no paper and reads no social graph; ``ensue reproduce hidan`` 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import fields
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -49,33 +47,24 @@ from torch import Tensor, nn
 from ensue.data.histories import Histories, Index
 from ensue.nn.item_head import Output
 from ensue.significance import exceeds_standard_error
-from ensue.tasks.next.baselines.counting import Cooccurrence, Markov
-from ensue.tasks.next.baselines.interpolated import Interpolated
-from ensue.tasks.next.batch import Batch, PaddedBatch, Scores
+from ensue.tasks.next.batch import Batch
 from ensue.tasks.next.dataset import Windows, hide_seen, repeats
-from ensue.tasks.next.ensembles.co_participation import CoParticipation
+from ensue.tasks.next.ensembles.cascade_features import (
+    BASELINES,
+    CASCADE_FEATURES,
+    FEATURES,
+    CandidateFeatures,
+    CascadeFeatures,
+)
 from ensue.tasks.next.ensembles.memory import CascadeStore
 from ensue.tasks.next.ensembles.mixture import Mixture
-from ensue.tasks.next.ensembles.neighbours import CascadeNeighbours
-from ensue.tasks.next.ensembles.shortlist import shortlists
-from ensue.tasks.next.ensembles.temporal_preference import CLOCKS, TemporalPreference
 from ensue.tasks.next.model import NextModel
 from ensue.tasks.next.models.hidan import HiDAN
-from ensue.tasks.next.settings import CascadeBlendSettings, CountingSettings, HiDANSettings
+from ensue.tasks.next.settings import CascadeBlendSettings, HiDANSettings
 from ensue.vocabulary import FIRST
 
-HIGH_SHARES = ("near high", "far high", "alike high")
-CASCADE_FEATURES = ("network", "near", "far", "alike", *HIGH_SHARES, "frequent", "length", *CLOCKS)
-BASELINES = dict[str, type[Cooccurrence]](cooccurrence=Cooccurrence, markov=Markov, interpolated=Interpolated)
-FEATURES = (*CASCADE_FEATURES, *BASELINES)
-"""Features of the mixture, in the order of its weights."""
 START = (0.2, 0.6, 0.2, 0.4, 0.2, 0.2, 0.0, 0.8, 0.0, 0.3, 0.2, 0.2, 0.2, 0.1) + len(BASELINES) * (0.0,)
 """Half of the initial weights; the other half is the best baseline."""
-MIN_LOG_SHARE = -20.0
-"""Lower bound of the logarithm of a share."""
-FLOOR = 1e-4
-HIGH = 1e-2
-"""Scales of the shares from counts: smaller shares hardly change the feature."""
 TRIED = 10_000
 """Maximum number of held-out targets, a random sample, on which the mixture is fitted."""
 AT_ONCE = 16
@@ -86,28 +75,6 @@ ERRORS = 2.0
 """On this number of targets, in this number of folds, no baseline may be better by more standard errors than this."""
 CANDIDATES = 100
 """Number of highest candidates that a target is compared with, and of sampled ones that represent the others."""
-MAX_DENSE_USERS = 50_000
-"""The largest catalogue of which the mixture scores all users."""
-TABLES_PER_ID = 4
-"""Tables of (targets, ids) where users are listed: the scores of the network and of a baseline for all users."""
-BYTES = 2**24
-"""Approximate memory of the features of one chunk of target steps."""
-
-
-class CandidateFeatures(NamedTuple):
-    """Features of the candidates.
-
-    Attributes:
-        features: (parts, targets, ids), or (parts, targets, users) of those listed; 0 for padding and unknown.
-        shares: (batch, time, time) each event's part in ``near``.
-        users: (users,) who is listed; ``None`` for all ids.
-        listed: (targets, users) who is on whose list.
-    """
-
-    features: Tensor
-    shares: Scores
-    users: Tensor | None
-    listed: Tensor
 
 
 class CascadeBlend(nn.Module):
@@ -163,24 +130,12 @@ class CascadeBlend(nn.Module):
             return expected
         mixture = self.mixture.cpu()
         dependency, influence = expected.weights
-        scores = expected.scores
-        memory_weights = torch.zeros_like(influence, device="cpu")
-        for targets, rows, chunk in self._chunks(batch.arrays()):
-            network = scores[targets].cpu()
-            candidates = self._features(chunk, network)
-            chunk_scores = mixture(candidates.features)
-            if candidates.users is not None:
-                chunk_scores = _above_all_others(chunk_scores, network, candidates.users, candidates.listed)
-            if not self.memory.repeats():
-                # Where no past cascade repeats a user, users of the history are practically ruled out.
-                chunk_scores += MIN_LOG_SHARE * _history_mask(chunk, self.reach, chunk_scores.shape[1])
-            scores[targets] = chunk_scores.to(scores.device)
-            memory_weights[rows] += torch.from_numpy(candidates.shares)
-        scores[:, :FIRST] = -torch.inf
-        # Average the influence of the network with that of the memory, where the memory has any.
-        memory_weights = memory_weights.to(influence.device)
-        mixed = (influence + memory_weights) / (1 + memory_weights.sum(-1, keepdim=True)).clamp(min=1e-30)
-        return Output(scores, (dependency, mixed))
+        scores, mixed = self.candidate_features.mix(
+            batch.arrays(), expected.scores.cpu().numpy(), influence.cpu().numpy(),
+            lambda features: mixture(torch.from_numpy(features)).numpy(),
+        )  # fmt: skip
+        device = expected.scores.device
+        return Output(torch.from_numpy(scores).to(device), (dependency, torch.from_numpy(mixed).to(device)))
 
     def finish(self, learned: Histories, valid: Histories | None, earlier: NextModel | None) -> None:
         """Remember what the network was trained on, and learn the mixture.
@@ -202,93 +157,16 @@ class CascadeBlend(nn.Module):
         """Add past cascades to the memory."""
         self.memory.count(histories)
 
-    def _chunks(self, batch: PaddedBatch) -> Iterator[tuple[slice, slice, PaddedBatch]]:
-        """Yield a few target steps at a time: which they are, the rows of their histories, and these histories."""
-        past = self.memory
-        window = self.settings.window or 30
-        row, step = batch.target_mask.nonzero()
-        # Past cascades that hold any of the latest events of a step: a sum up to the step, less one up to the window.
-        sums = (past.totals()[batch.ids] * batch.mask).cumsum(1)
-        num_compared = sums[row, step] - np.where(step < window, 0.0, sums[row, np.maximum(step - window, 0)])
-        num_compared = np.minimum(num_compared, len(past.offsets) - 1)  # each past cascade is compared once
-        # Cumulative bytes cut the target steps into chunks of about BYTES: float32 tables, and one float64 per
-        # cascade.
-        num_tables = len(FEATURES) if past.num_ids <= MAX_DENSE_USERS else TABLES_PER_ID
-        group = (4 * num_tables * past.num_ids + 8 * num_compared).cumsum() // BYTES
-        start = 0
-        for size in np.unique(group, return_counts=True)[1].tolist():
-            targets = slice(start, start + size)
-            # Target steps are in the order of rows, so a chunk covers neighbouring histories.
-            rows = slice(int(row[targets][0]), int(row[targets][-1]) + 1)
-            target_mask = np.zeros_like(batch.target_mask)
-            target_mask[row[targets], step[targets]] = True
-            chunk = PaddedBatch(
-                batch.ids[rows], batch.mask[rows], batch.times[rows], target_mask[rows], batch.targets[:0]
-            )
-            yield targets, rows, chunk
-            start += size
-
-    def _features(self, batch: PaddedBatch, network: Tensor) -> CandidateFeatures:
-        """Compute ``FEATURES`` of all users, or of the listed ones on large catalogues.
-
-        Past cascades are looked up in NumPy, wherever the network is.
-        """
-        past = self.memory
-        window = self.settings.window or 30
-        co_participation = CoParticipation(past, window=window).score(batch)
-        neighbours = CascadeNeighbours(past, window=window).score(batch)
-        users = None
-        listed = torch.empty(0, dtype=torch.bool)
-        columns: Tensor | slice = slice(None)
-        if past.num_ids > MAX_DENSE_USERS:
-            users, listed = shortlists(network, (co_participation.near, neighbours), past.totals())
-            columns = users
-        table = torch.zeros(len(FEATURES), *network[:, columns].shape)
-        # Each feature is a view of one row of the table and is written in place.
-        features = dict(zip(FEATURES, table, strict=True))
-        features["network"].copy_(network[:, columns])
-        timed, untimed, _ = co_participation
-        for name, memory_scores in (("near", timed), ("far", untimed), ("alike", neighbours)):
-            # Stored entries of a sparse row lie next to each other: each is divided by the sum of its row.
-            row_sums = np.maximum(memory_scores @ np.ones(memory_scores.shape[1]), 1e-30)
-            share = memory_scores.data / np.repeat(row_sums, np.diff(memory_scores.indptr))
-            for feature, floor in ((name, FLOOR), (f"{name} high", HIGH)):
-                memory_scores.data = np.log1p(share / floor, dtype=np.float32)
-                selected = memory_scores if users is None else memory_scores[:, users.numpy()]
-                selected.toarray(out=features[feature].numpy())
-        # Frequency enters with a minus sign, so that its usual weight is positive.
-        features["frequent"].copy_(-torch.from_numpy(past.totals()[columns]).log1p())
-        num_events = batch.target_mask.nonzero()[1] + 1
-        if self.reach is not None:
-            # The network sees no further back than its receptive field.
-            num_events = np.minimum(num_events, self.reach + 1)
-        features["length"].copy_(torch.from_numpy(num_events)[:, None].log1p())
-        for name, (gains, reading) in zip(CLOCKS, TemporalPreference(past, window=window).score(batch), strict=True):
-            # Gains are computed once per clock reading and gathered for each target step.
-            torch.index_select(torch.from_numpy(gains)[:, columns], 0, torch.from_numpy(reading), out=features[name])
-        for name in BASELINES:
-            # log_softmax makes the baselines comparable; unseen users are clamped to a finite value.
-            scores = torch.from_numpy(self._floor(name)(batch).scores)
-            torch.clamp(scores.log_softmax(1)[:, columns], min=MIN_LOG_SHARE, out=features[name])
-        if users is None:
-            table[..., :FIRST] = 0.0
-        return CandidateFeatures(table, co_participation.shares, users, listed)
-
-    def _floor(self, name: str) -> Cooccurrence:
-        """Return a baseline that is counted from the past cascades."""
-        window = self.settings.window or 30
-
-        def count() -> Cooccurrence:
-            floor = BASELINES[name](CountingSettings(window=window), self.memory.num_ids)
-            floor.count(self.memory.histories())
-            return floor
-
-        return self.memory.cached(f"{name} {window}", count)
+    @property
+    def candidate_features(self) -> CascadeFeatures:
+        """The features of candidates, from the memory as it is now."""
+        return CascadeFeatures(self.memory, self.settings.window, self.reach)
 
     @torch.no_grad()
     def _mix(self, valid: Histories, *, hide: bool) -> None:
         """Learn the mixture from what was held out."""
         self.eval()
+        past = self.candidate_features
         windows = Windows(valid, self.reach)
         hidden = valid if hide else None
         num_targets = min(windows.targets, TRIED)
@@ -311,8 +189,8 @@ class CascadeBlend(nn.Module):
             ruled_out[:, :FIRST] = -torch.inf
             if hidden is not None:
                 hide_seen(ruled_out.numpy(), hidden, windows.positions(index))
-            for targets, _, chunk in self._chunks(batch):
-                candidates = self._features(chunk, network[targets])
+            for targets, _, chunk in past.chunks(batch):
+                candidates = past.features(chunk, network[targets].numpy())
                 target_features, excluded, target_columns, first, listed = _on_lists(
                     candidates, ruled_out[targets], torch.from_numpy(batch.targets[targets])
                 )
@@ -331,13 +209,6 @@ class CascadeBlend(nn.Module):
             self.mixed.fill_(1.0)
 
 
-def _above_all_others(listed_scores: Tensor, network: Tensor, users: Tensor, listed: Tensor) -> Tensor:
-    """(targets, ids) scores: those of a target's list, (targets, users), and below them the network's order."""
-    lowest = listed_scores.masked_fill(~listed, torch.inf).amin(1, keepdim=True)
-    scores = network - network.amax(1, keepdim=True) + lowest  # the network's highest is on every list
-    return scores.scatter(1, users.expand(listed_scores.shape), torch.where(listed, listed_scores, scores[:, users]))
-
-
 def _on_lists(
     candidates: CandidateFeatures, ruled_out: Tensor, targets: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, int, Tensor]:
@@ -345,13 +216,15 @@ def _on_lists(
 
     Last comes a mask (targets,) of these targets.
     """
+    features = torch.from_numpy(candidates.features)
     if candidates.users is None:
-        return candidates.features, ruled_out, targets, FIRST, torch.ones_like(targets, dtype=torch.bool)
+        return features, ruled_out, targets, FIRST, torch.ones_like(targets, dtype=torch.bool)
+    users, listed = torch.from_numpy(candidates.users), torch.from_numpy(candidates.listed)
     # users is sorted: the column of a target, or of its right neighbour if it is not listed.
-    column = torch.searchsorted(candidates.users, targets).clamp(max=len(candidates.users) - 1)
-    is_listed = (candidates.users[column] == targets) & candidates.listed.gather(1, column[:, None])[:, 0]
-    excluded = ruled_out[:, candidates.users].masked_fill(~candidates.listed, -torch.inf)
-    return candidates.features[:, is_listed], excluded[is_listed], column[is_listed], 0, is_listed
+    column = torch.searchsorted(users, targets).clamp(max=len(users) - 1)
+    is_listed = (users[column] == targets) & listed.gather(1, column[:, None])[:, 0]
+    excluded = ruled_out[:, users].masked_fill(~listed, -torch.inf)
+    return features[:, is_listed], excluded[is_listed], column[is_listed], 0, is_listed
 
 
 def _learned(features: Tensor, added: Tensor, cascades: Index) -> Mixture:
@@ -386,15 +259,6 @@ def _learned(features: Tensor, added: Tensor, cascades: Index) -> Mixture:
     mixture = Mixture(begin)
     mixture.learn(features, added)
     return mixture
-
-
-def _history_mask(batch: PaddedBatch, reach: int | None, num_ids: int) -> Tensor:
-    """Return 1 for the ids of each history up to the target step, as far back as ``reach``; else 0: (targets, ids)."""
-    row, step = batch.target_mask.nonzero()
-    distance = np.arange(batch.ids.shape[1] if reach is None else min(reach + 1, batch.ids.shape[1]))
-    # Steps before the start of a history repeat its first event, which changes nothing.
-    ids = batch.ids[row[:, None], np.maximum(step[:, None] - distance, 0)]
-    return torch.zeros(len(row), num_ids).scatter_(1, torch.from_numpy(ids), 1.0)
 
 
 def _reciprocal_ranks(scores: Tensor, added: Tensor) -> Tensor:

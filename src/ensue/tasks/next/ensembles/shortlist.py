@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from ensue.data.histories import Index
 from ensue.metrics import Floats
-from ensue.nn.topk import topk
+from ensue.tasks.next.batch import Mask, Scores
 from ensue.text.sparse import SparseRows
+from ensue.topk import topk
 from ensue.vocabulary import FIRST
 
 LONGEST = 500
@@ -18,7 +17,7 @@ FREQUENT = 200
 """The users who took part most often are on every list."""
 
 
-def shortlists(network: Tensor, memories: tuple[SparseRows, ...], totals: Floats) -> tuple[Tensor, Tensor]:
+def shortlists(network: Scores, memories: tuple[SparseRows, ...], totals: Floats) -> tuple[Index, Mask]:
     """Return the users on any target's list, and a mask of each list; a list does not depend on the other targets.
 
     Args:
@@ -31,7 +30,7 @@ def shortlists(network: Tensor, memories: tuple[SparseRows, ...], totals: Floats
     """
     # argpartition finds the highest ones without sorting the rest; their order does not matter.
     frequent = np.argpartition(totals, -min(FREQUENT, len(totals)))[-FREQUENT:]
-    best = topk(network, LONGEST)[1].numpy()
+    best = topk(network, LONGEST)[1]
     lists = [
         np.concatenate([frequent, target_users, *(_highest(memory, target) for memory in memories)])
         for target, target_users in enumerate(best)
@@ -42,7 +41,7 @@ def shortlists(network: Tensor, memories: tuple[SparseRows, ...], totals: Floats
     for target, target_users in enumerate(lists):
         # users is sorted, so that searchsorted returns each listed user's column.
         listed[target, np.searchsorted(users, target_users[target_users >= FIRST])] = True
-    return torch.from_numpy(users), torch.from_numpy(listed)
+    return users, listed
 
 
 def _highest(memory: SparseRows, target: int) -> Index:

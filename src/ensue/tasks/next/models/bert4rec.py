@@ -21,6 +21,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from ensue.nn.autograd import is_traced
 from ensue.nn.dropout import Dropout
 from ensue.nn.item_head import ALL_IDS, ItemHead, Product, item_loss, start_normal
 from ensue.nn.transformer import EncoderLayer, PackedRows
@@ -73,12 +74,18 @@ class BERT4Rec(ItemNetwork):
         starts = (steps - self.settings.max_length + 2).clamp(min=0)
         lengths = steps - starts + 1
         # Row i holds the events starts[i] to steps[i] of its history, then the mask.
-        columns = torch.arange(int(lengths.max()) + 1 if len(lengths) else 1, device=rows.device)
+        width = int(lengths.max()) + 1 if len(lengths) else 1
+        # An exported graph takes rows of any length, not those of the batch that it is traced with.
+        width = batch.ids.shape[1] + 1 if is_traced() else width
+        columns = torch.arange(width, device=rows.device)
         positions = (starts[:, None] + columns).clamp(max=batch.ids.shape[1] - 1)
         is_event = columns < lengths[:, None]
         is_mask = columns == lengths[:, None]
         ids = batch.ids[rows[:, None], positions].masked_fill(~is_event, PADDING)
         states, weights = self.read(ids, is_event | is_mask, is_mask)
+        if is_traced():  # one target a row, whose events are those of the row
+            shown = (weights[is_mask] * is_event)[:, None, :-1] * batch.target_mask[..., None]
+            return states[is_mask], shown / shown.sum(-1, keepdim=True).clamp(min=torch.finfo(shown.dtype).tiny)
         attributions = weights.new_zeros(batch.mask.shape + batch.mask.shape[1:])
         if weights.numel():
             # The weight of the mask itself, which is no event, is left out; columns beyond a row's events add 0.

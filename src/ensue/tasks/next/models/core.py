@@ -228,7 +228,7 @@ class CORE(ItemNetwork):
 
     def with_prior(self, sessions: Tensor) -> Tensor:
         """(sessions, dim + counts) the vectors, and what each logarithm of a count weighs."""
-        return torch.cat([sessions, self.prior.expand(len(sessions), -1)], dim=1)
+        return torch.cat([sessions, self.prior.expand(sessions.shape[0], -1)], dim=1)
 
     def _recent(self) -> tuple[Tensor, float] | None:
         """Logarithms of the shares of what came lately, and of what the network keeps; none without a stream."""

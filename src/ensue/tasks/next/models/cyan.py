@@ -37,7 +37,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from ensue.nn.attention import masked_softmax
-from ensue.nn.autograd import Context, apply
+from ensue.nn.autograd import Context, apply, is_traced
 from ensue.nn.dropout import Dropout
 from ensue.nn.item_head import ItemLayer, ItemTable
 from ensue.nn.recurrent import GRULayer, RNNLayer
@@ -89,6 +89,52 @@ class _AlignmentScores(torch.autograd.Function):
         return errors.sum(1), errors, errors @ project, project_grad, vector_grad
 
 
+def decode_all(
+    keys: Tensor, cover_keys: Tensor, states: Tensor, inputs: Tensor, mask: Tensor,
+    from_state: Tensor, from_past: Tensor, project: Tensor, vector: Tensor, from_context: Tensor,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    """Return what :meth:`CYANRNN.decode` returns, for cascades of any length: one step after the other, none sorted.
+
+    Args:
+        keys: (batch, time, dim) of the alignment.
+        cover_keys: (batch, time, coverage).
+        states: (batch, time, dim) of the encoder.
+        inputs: (batch, time, dim) what the decoder reads.
+        mask: (batch, time) True where an event is.
+        from_state: (2 x dim + coverage, dim) projections of the decoder's state.
+        from_past: (coverage, coverage + 1) projections of coverage and weight.
+        project: (dim, coverage) projection of the coverage to the alignment.
+        vector: (dim,) of the alignment.
+        from_context: (dim, dim) projection of what was looked at.
+    """
+    dim, coverage = states.shape[2], cover_keys.shape[2]
+    decoded = torch.zeros_like(states[:, 0])
+    covered = torch.zeros_like(cover_keys)
+    weights = torch.zeros_like(states[:, :, 0])
+    steps = torch.arange(mask.shape[1], device=mask.device)
+    all_decoded = states.new_zeros([states.shape[0], 0, dim])
+    all_summed = states.new_zeros([states.shape[0], 0, dim])
+    all_weights = states.new_zeros([states.shape[0], 0, mask.shape[1]])
+    for step in range(mask.shape[1]):
+        seen = mask & (steps <= step)
+        projected = torch.matmul(decoded, from_state.t())
+        query, cover_query = projected[:, :dim], projected[:, dim : dim + coverage]
+        past = torch.cat([covered, weights[:, :, None]], dim=2)
+        # Events that were never looked at have a coverage and a weight of 0.
+        covered = torch.sigmoid(torch.matmul(past, from_past.t()) + cover_keys + cover_query[:, None])
+        covered = covered * (steps <= step)[None, :, None]
+        inside = torch.tanh(torch.matmul(covered, project.t()) + keys + query[:, None])
+        scores = torch.matmul(inside, vector[:, None])[:, :, 0].masked_fill(~seen, -3e38)
+        weights = torch.softmax(scores, dim=1).masked_fill(~seen, 0.0)
+        summed = torch.matmul(weights[:, None], states)[:, 0]
+        from_decoded = projected[:, dim + coverage :]
+        decoded = torch.sigmoid(inputs[:, step] + from_decoded + torch.matmul(summed, from_context.t()))
+        all_decoded = torch.cat([all_decoded, decoded[:, None]], dim=1)
+        all_summed = torch.cat([all_summed, summed[:, None]], dim=1)
+        all_weights = torch.cat([all_weights, weights[:, None]], dim=1)
+    return all_decoded, all_summed, all_weights
+
+
 class CYANRNN(ItemNetwork):
     """The network over ids and gaps; see the module's table.
 
@@ -131,7 +177,7 @@ class CYANRNN(ItemNetwork):
         Args:
             times: (batch, time) seconds since the cascade began.
         """
-        gaps = torch.diff(times, dim=1, prepend=times[:, :1]).clamp(0, self.settings.max_hours * 3600) / UNIT
+        gaps = (times - torch.cat([times[:, :1], times[:, :-1]], dim=1)).clamp(0, self.settings.max_hours * 3600) / UNIT
         return torch.stack([gaps, gaps.log1p()], dim=2)
 
     def decode(self, inputs: Tensor, states: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -145,6 +191,16 @@ class CYANRNN(ItemNetwork):
         Returns:
             The decoder's states and what it looked at, (batch, time, dim) each; the weights, (batch, time, time).
         """
+        if is_traced():
+            projections = self.align_key(states), self.cover_key(states), states, self.decode_input(inputs), mask
+            matrices = (
+                torch.cat([self.align_state.weight, self.cover_state.weight, self.decode_state.weight]),
+                torch.cat([self.cover_last.weight, self.cover_weight.weight], dim=1),
+                self.align_covered.weight, self.align.weight[0], self.decode_context.weight,
+            )  # fmt: skip
+            # A script keeps its loop in an exported graph, where the loop below would be unrolled for one length.
+            followed: tuple[Tensor, Tensor, Tensor] = torch.jit.script(decode_all)(*projections, *matrices)
+            return followed
         size, time = mask.shape
         dim = states.shape[2]
         lengths = (mask * torch.arange(1, time + 1, device=mask.device)).amax(1)

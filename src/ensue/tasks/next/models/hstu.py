@@ -85,7 +85,7 @@ class HSTUBlock(nn.Module):
         steps = torch.arange(time, device=events.device)
         # Biases by distance in events and by bucket of the time between them are added.
         bias = self.by_distance[(steps[:, None] - steps).clamp(min=0)] + self.by_time[buckets]
-        scores = heads[1] @ heads[2].mT + bias[:, None]
+        scores = heads[1] @ heads[2].transpose(-1, -2) + bias[:, None]
         # Pointwise attention has no softmax: weights are divided by the number of visible events.
         num_visible = mask.sum(-1, keepdim=True).clamp(min=1)
         weights = functional.silu(scores) * (mask / num_visible)[:, None]

@@ -124,7 +124,7 @@ class RMTPP(ItemNetwork):
         """
         # Ceiling: interval 0 is a gap of 0, the last one holds all longer gaps.
         width = self.settings.max_hours * HOUR / self.settings.intervals
-        gaps = torch.diff(times, dim=1, prepend=times[:, :1]).clamp(min=0)
+        gaps = (times - torch.cat([times[:, :1], times[:, :-1]], dim=1)).clamp(min=0)
         return torch.ceil(gaps / width).clamp(max=self.settings.intervals).long()
 
     def states(self, batch: Batch) -> Tensor:

@@ -39,13 +39,13 @@ from torch.nn import functional
 
 from ensue import kernels
 from ensue.nn.attention import band, masked_softmax
-from ensue.nn.autograd import DerivedCache, parameters_of
+from ensue.nn.autograd import DerivedCache, is_traced, parameters_of
 from ensue.nn.device import is_float32_on_cpu
 from ensue.nn.dropout import Dropout
 from ensue.nn.item_head import ItemHead, start_normal
 from ensue.nn.sampling import draw_unseen, pairwise_loss, pairwise_softmax_loss
 from ensue.tasks.next.batch import Batch
-from ensue.tasks.next.network import ItemNetwork, Prefixes, prefixes_of, session_ids
+from ensue.tasks.next.network import ItemNetwork, Prefixes, num_targets_of, prefixes_of, session_ids, with_shares
 from ensue.tasks.next.settings import SANSRSettings
 
 MAX_FUSED = 8
@@ -124,6 +124,8 @@ class SANSR(ItemNetwork):
     def encode(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return F of Eq. 5 at the target clicks, (targets, dim), and the attention there, (batch, time, time)."""
         # With one target per session, as in an answer, nothing is shared between targets.
+        if is_traced():
+            return self._prefixes(batch)
         is_answer = not torch.is_grad_enabled() and int(batch.target_mask.sum()) <= len(batch.ids)
         is_small = 0 < len(batch.ids) <= MAX_FUSED or 0 < batch.ids.numel() <= MAX_FUSED_EVENTS
         is_fused = is_answer and is_small and not self.training and not batch.ids.is_cuda
@@ -148,19 +150,18 @@ class SANSR(ItemNetwork):
     def _prefixes(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Encode as the paper does: one row per prefix with its latest ``max_length`` clicks, the latest at the end."""
         attention = torch.zeros(batch.mask.shape + batch.mask.shape[1:], device=batch.ids.device)
-        sessions = self.items.weight.new_zeros(int(batch.target_mask.sum()), self.settings.dim)
+        sessions = self.items.weight.new_zeros(num_targets_of(batch), self.settings.dim)
         for prefixes in prefixes_of(batch, self.settings.max_length):
             vectors, weights = self._latest(prefixes)
             sessions = sessions.index_copy(0, prefixes.targets, vectors)
-            # Padding adds 0 to the weight of event 0: plain += would keep one of both.
             weights = (weights * prefixes.mask).to(attention.dtype)
-            attention.index_put_(prefixes.cells, weights, accumulate=True)
+            attention = with_shares(attention, prefixes.cells, weights)
         return sessions, attention
 
     def _latest(self, prefixes: Prefixes) -> tuple[Tensor, Tensor]:
         """Return the vector of the last event of each prefix, and the weights of its events, a mean over heads."""
         vectors = self._embed(prefixes.ids) + self._distances()[: prefixes.ids.shape[1]].flip(0)
-        weights = vectors.new_zeros(len(vectors), 1, 1, 1)
+        weights = vectors.new_zeros(vectors.shape[0], 1, 1, 1)
         for depth, block in enumerate(self.blocks, 1):
             assert isinstance(block, SANSRBlock)
             queried = slice(-1, None) if depth == len(self.blocks) else slice(None)  # the rest of the last is unread
@@ -193,7 +194,7 @@ class SANSR(ItemNetwork):
         steps = torch.arange(time, device=batch.ids.device)
         # Each (step, event) pair gathers the deviation at its distance.
         distance = (steps[:, None] - steps[None, :]).clamp(0, length - 1)  # (step, event)
-        shape = (len(batch.ids), time, time)
+        shape = (batch.ids.shape[0], time, time)
         inverse = deviation.gather(2, distance.T.expand(shape)).transpose(1, 2)[:, None]  # (batch, 1, step, event)
         queries = block.split(block.query(block.before(latest)))
         keys, values = (block.split(tensor(item * scale)) for tensor in (block.key, block.value))

@@ -30,6 +30,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ensue.nn.attention import band
+from ensue.nn.autograd import is_traced
 from ensue.nn.dropout import Dropout
 from ensue.nn.item_head import ItemHead, start_normal
 from ensue.nn.sampling import draw_unseen
@@ -146,6 +147,10 @@ class SASRec(ItemNetwork):
 
     def encode(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return the query vectors, (targets, dim), and the weights of the last block, (batch, time, time)."""
+        if is_traced():
+            # An exported graph gets the latest max_length events at most, so nothing is cut.
+            states, weights = self.read(batch)
+            return states[batch.target_mask], weights * batch.target_mask[..., None]
         pieces, owners, starts = cut(batch, self.settings.max_length, shared=self.training)
         states, weights = self.read(pieces)
         queries = states[pieces.target_mask]

@@ -35,7 +35,7 @@ from torch import Tensor, nn
 from ensue.nn.attention import absolute_shares
 from ensue.nn.item_head import ItemHead, clear_padding
 from ensue.tasks.next.batch import Batch
-from ensue.tasks.next.network import ItemNetwork, prefixes_of
+from ensue.tasks.next.network import ItemNetwork, num_targets_of, prefixes_of, with_shares
 from ensue.tasks.next.settings import SRGNNSettings
 
 
@@ -58,9 +58,9 @@ def session_graphs(ids: Tensor, mask: Tensor, dtype: torch.dtype) -> tuple[Tenso
     # An edge from node i to node j is cell i * clicks + j of its session's matrix.
     cells = nodes[:, :-1] * num_clicks + nodes[:, 1:]
     is_edge = (mask[:, :-1] & mask[:, 1:]).to(dtype)
-    counts = is_edge.new_zeros(len(ids), num_clicks**2).scatter_add_(1, cells, is_edge)
+    counts = is_edge.new_zeros(ids.shape[0], num_clicks * num_clicks).scatter_add_(1, cells, is_edge)
     counts = counts.view(-1, num_clicks, num_clicks)
-    outgoing, incoming = (edges / edges.sum(2, keepdim=True).clamp(min=1) for edges in (counts, counts.mT))
+    outgoing, incoming = (edges / edges.sum(2, keepdim=True).clamp(min=1) for edges in (counts, counts.transpose(1, 2)))
     return nodes, outgoing, incoming
 
 
@@ -98,7 +98,7 @@ class SRGNN(ItemNetwork):
     def encode(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return s_h at the target clicks, (targets, dim), and the shares of |alpha_i|, (batch, time, time)."""
         weights = self.items.weight.new_zeros(batch.mask.shape + batch.mask.shape[1:])
-        sessions = self.items.weight.new_zeros(int(batch.target_mask.sum()), self.settings.dim)
+        sessions = self.items.weight.new_zeros(num_targets_of(batch), self.settings.dim)
         for prefixes in prefixes_of(batch, self.settings.max_length):
             events = self.propagate(prefixes.ids, prefixes.mask)
             latest = events[:, -1]
@@ -107,8 +107,7 @@ class SRGNN(ItemNetwork):
             combined = self.combine(torch.cat([latest, summed], dim=1))
             sessions = sessions.index_copy(0, prefixes.targets, combined.to(sessions.dtype))
             shares = absolute_shares(alphas[:, None], prefixes.mask)[:, 0].to(weights.dtype)
-            # Padding adds 0 to the weight of event 0.
-            weights.index_put_(prefixes.cells, shares, accumulate=True)
+            weights = with_shares(weights, prefixes.cells, shares)
         return sessions, weights
 
     def propagate(self, ids: Tensor, mask: Tensor) -> Tensor:

@@ -42,11 +42,11 @@ import torch
 from torch import Tensor, nn
 
 from ensue.nn.attention import band, masked_mean
-from ensue.nn.autograd import DerivedCache, parameters_of
+from ensue.nn.autograd import DerivedCache, is_traced, parameters_of
 from ensue.nn.dropout import Dropout
 from ensue.nn.incremental import PackedEncoder
 from ensue.nn.transformer import EncoderLayer, PackedRows, sinusoids
-from ensue.tasks.suggest.batch import QueryBatch
+from ensue.tasks.suggest.batch import QueryBatch, front_order
 from ensue.tasks.suggest.model import QueryNetwork
 from ensue.tasks.suggest.models.words import TokenTable
 from ensue.tasks.suggest.models.writer import QueryWriter, WriterMemory
@@ -159,7 +159,7 @@ class MTN(QueryNetwork):
     def _read(self, batch: QueryBatch, ends: Tensor, *, weigh: bool = False) -> _MTNRead:
         """Encode the queries up to the last end of each row, each once."""
         # A reversed running sum marks all queries at or before an end.
-        is_read = ends.flip(1).cumsum(1).flip(1) > 0
+        is_read = ends.long().flip(1).cumsum(1).flip(1) > 0
         row, turn = is_read.nonzero(as_tuple=True)
         mask = batch.mask[row, turn]
         rows = PackedRows.of(mask)
@@ -176,7 +176,7 @@ class MTN(QueryNetwork):
         # Each token of a query gets the vector of its session up to that query.
         session = session[row, turn][:, None].expand(-1, rows.length, -1)
         tokens = self.added[0](tokens + rows.pack(session))
-        return _MTNRead(tokens, rows, is_read.flatten().cumsum(0).view(is_read.shape) - 1, seen[0], rollout)
+        return _MTNRead(tokens, rows, is_read.flatten().long().cumsum(0).view(is_read.shape) - 1, seen[0], rollout)
 
     def _fused(self) -> list[PackedEncoder]:
         stacks = (self.query_layers, *self.levels)
@@ -222,8 +222,9 @@ class MTN(QueryNetwork):
             return WriterMemory(keys, batch.mask[row, turn], batch.words[row, turn], positions[turn])
         mask = (batch.mask[row] & read.seen[row, turn][:, :, None]).flatten(1)
         longest = max(1, int(mask.sum(1).max())) if len(mask) else 1
-        # A stable sort of the mask moves the tokens that an end sees to the front, in order.
-        order = mask.to(torch.uint8).argsort(dim=1, descending=True, stable=True)[:, :longest]
+        if is_traced():  # an exported graph keeps padding at the end, for any number of tokens
+            longest = mask.shape[1]
+        order = front_order(mask)[:, :longest]
         # The tokens that an end sees stand side by side: the keys of token (turn, place) are at its query, at place.
         queries = read.number[row].clamp(min=0).gather(1, order // width)
         # (queries, layers, 2, heads, width, d) to one row per token, gathered, and back.

@@ -17,8 +17,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from ensue.nn.autograd import is_traced
 from ensue.nn.transformer import EncoderLayer, PackedRows
-from ensue.tasks.suggest.batch import END, QueryBatch
+from ensue.tasks.suggest.batch import END, QueryBatch, front_order
 from ensue.tasks.suggest.model import QueryNetwork
 from ensue.tasks.suggest.models.words import TokenTable
 from ensue.tasks.suggest.models.writer import QueryWriter, WriterMemory
@@ -70,7 +71,7 @@ def join(batch: QueryBatch, ends: Tensor, window: int) -> tuple[Tensor, Tensor, 
     rows, turns, width = batch.words.shape
     lengths = batch.lengths.flatten()
     is_token = torch.arange(width + 1, device=lengths.device) <= lengths[:, None]
-    is_token &= (lengths > 0)[:, None]
+    is_token = is_token & (lengths > 0)[:, None]
     words = torch.cat([batch.words.view(rows * turns, width), batch.words.new_zeros(rows * turns, 1)], dim=1)
     words = words.scatter(1, lengths[:, None], END)
     row, turn = ends.nonzero(as_tuple=True)
@@ -78,7 +79,9 @@ def join(batch: QueryBatch, ends: Tensor, window: int) -> tuple[Tensor, Tensor, 
     read = (steps <= turn[:, None]) & (steps > turn[:, None] - window)
     mask = (is_token.view(rows, turns, -1)[row] & read[:, :, None]).flatten(1)
     longest = max(1, int(mask.sum(1).max())) if len(mask) else 1
-    order = mask.to(torch.uint8).argsort(dim=1, descending=True, stable=True)[:, :longest]
+    if is_traced():  # an exported graph keeps padding at the end, for any number of tokens
+        longest = window * (width + 1)
+    order = front_order(mask)[:, :longest]
     mask = mask.gather(1, order)
     tokens = words.view(rows, -1)[row].gather(1, order) * mask
     turn, offset = order // (width + 1), order % (width + 1)

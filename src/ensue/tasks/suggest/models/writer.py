@@ -123,7 +123,7 @@ class QueryWriter(nn.Module):
         Returns:
             (tokens, dim).
         """
-        positions = torch.arange(ids.numel(), device=ids.device) if rows.places is None else rows.places
+        positions = torch.arange(ids.shape[0] * ids.shape[1], device=ids.device) if rows.places is None else rows.places
         return self._look(ids.flatten()[positions], positions % rows.length, rows.length)
 
     def _look(self, ids: Tensor, positions: Tensor | int, length: int) -> Tensor:

@@ -1,0 +1,237 @@
+"""Features of a cascade blend, in NumPy: what past cascades say of the candidates, and the mixture that scores them.
+
+:mod:`ensue.tasks.next.ensembles.cascade_blend` lists the features. HiDAN runs in torch or, exported, in onnxruntime;
+everything here is the same for both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ensue.data.histories import Index
+from ensue.tasks.next.baselines.counting import Cooccurrence, Markov
+from ensue.tasks.next.baselines.interpolated import Interpolated
+from ensue.tasks.next.batch import Mask, PaddedBatch, Scores
+from ensue.tasks.next.ensembles.co_participation import CoParticipation
+from ensue.tasks.next.ensembles.memory import CascadeStore
+from ensue.tasks.next.ensembles.neighbours import CascadeNeighbours
+from ensue.tasks.next.ensembles.shortlist import shortlists
+from ensue.tasks.next.ensembles.temporal_preference import CLOCKS, TemporalPreference
+from ensue.tasks.next.settings import CountingSettings
+from ensue.text.linear import log_softmax
+from ensue.vocabulary import FIRST
+
+HIGH_SHARES = ("near high", "far high", "alike high")
+CASCADE_FEATURES = ("network", "near", "far", "alike", *HIGH_SHARES, "frequent", "length", *CLOCKS)
+BASELINES = dict[str, type[Cooccurrence]](cooccurrence=Cooccurrence, markov=Markov, interpolated=Interpolated)
+FEATURES = (*CASCADE_FEATURES, *BASELINES)
+"""Features of the mixture, in the order of its weights."""
+MIN_LOG_SHARE = -20.0
+"""Lower bound of the logarithm of a share."""
+FLOOR = 1e-4
+HIGH = 1e-2
+"""Scales of the shares from counts: smaller shares hardly change the feature."""
+MAX_DENSE_USERS = 50_000
+"""The largest catalogue of which the mixture scores all users."""
+TABLES_PER_ID = 4
+"""Tables of (targets, ids) where users are listed: the scores of the network and of a baseline for all users."""
+BYTES = 2**24
+"""Approximate memory of the features of one chunk of target steps."""
+ScoreCandidates = Callable[[Scores], Scores]
+"""Function of (parts, targets, candidates) features that returns (targets, candidates) scores."""
+
+
+class CandidateFeatures(NamedTuple):
+    """Features of the candidates.
+
+    Attributes:
+        features: (parts, targets, ids), or (parts, targets, users) of those listed; 0 for padding and unknown.
+        shares: (batch, time, time) each event's part in ``near``.
+        users: (users,) who is listed; ``None`` for all ids.
+        listed: (targets, users) who is on whose list.
+    """
+
+    features: Scores
+    shares: Scores
+    users: Index | None
+    listed: Mask
+
+
+class CascadeFeatures:
+    """Computes the features from past cascades.
+
+    Args:
+        past: the cascades.
+        window: number of latest events that are compared, and of neighbours.
+        reach: receptive field of the network.
+    """
+
+    def __init__(self, past: CascadeStore, window: int, reach: int | None) -> None:
+        self.past = past
+        self.window = window or 30
+        self.reach = reach
+
+    def mix(
+        self, batch: PaddedBatch, network: Scores, influence: Scores, mixture: ScoreCandidates
+    ) -> tuple[Scores, Scores]:
+        """Return the scores of the mixture, (targets, ids), and the influence, (batch, time, time).
+
+        Args:
+            batch: histories and their target steps.
+            network: (targets, ids) scores of the network; they are overwritten.
+            influence: (batch, time, time) its weights.
+            mixture: scores candidates by their features.
+        """
+        memory_weights = np.zeros_like(influence)
+        for targets, rows, chunk in self.chunks(batch):
+            candidates = self.features(chunk, network[targets])
+            chunk_scores = mixture(candidates.features)
+            if candidates.users is not None:
+                chunk_scores = _above_all_others(chunk_scores, network[targets], candidates.users, candidates.listed)
+            if not self.past.repeats():
+                # Where no past cascade repeats a user, users of the history are practically ruled out.
+                chunk_scores += np.float32(MIN_LOG_SHARE) * history_mask(chunk, self.reach, chunk_scores.shape[1])
+            network[targets] = chunk_scores
+            memory_weights[rows] += candidates.shares
+        network[:, :FIRST] = -np.inf
+        # Average the influence of the network with that of the memory, where the memory has any.
+        sums = (1 + memory_weights.sum(-1, keepdims=True)).clip(min=np.float32(1e-30))
+        return network, (influence + memory_weights) / sums
+
+    def chunks(self, batch: PaddedBatch) -> Iterator[tuple[slice, slice, PaddedBatch]]:
+        """Yield a few target steps at a time: which they are, the rows of their histories, and these histories."""
+        past = self.past
+        window = self.window
+        row, step = batch.target_mask.nonzero()
+        # Past cascades that hold any of the latest events of a step: a sum up to the step, less one up to the window.
+        sums = (past.totals()[batch.ids] * batch.mask).cumsum(1)
+        num_compared = sums[row, step] - np.where(step < window, 0.0, sums[row, np.maximum(step - window, 0)])
+        num_compared = np.minimum(num_compared, len(past.offsets) - 1)  # each past cascade is compared once
+        # Cumulative bytes cut the target steps into chunks of about BYTES: float32 tables, and one float64 per
+        # cascade.
+        num_tables = len(FEATURES) if past.num_ids <= MAX_DENSE_USERS else TABLES_PER_ID
+        group = (4 * num_tables * past.num_ids + 8 * num_compared).cumsum() // BYTES
+        start = 0
+        for size in np.unique(group, return_counts=True)[1].tolist():
+            targets = slice(start, start + size)
+            # Target steps are in the order of rows, so a chunk covers neighbouring histories.
+            rows = slice(int(row[targets][0]), int(row[targets][-1]) + 1)
+            target_mask = np.zeros_like(batch.target_mask)
+            target_mask[row[targets], step[targets]] = True
+            chunk = PaddedBatch(
+                batch.ids[rows], batch.mask[rows], batch.times[rows], target_mask[rows], batch.targets[:0]
+            )
+            yield targets, rows, chunk
+            start += size
+
+    def features(self, batch: PaddedBatch, network: Scores) -> CandidateFeatures:
+        """Compute ``FEATURES`` of all users, or of the listed ones on large catalogues.
+
+        Args:
+            batch: histories and their target steps.
+            network: (targets, ids) scores of the network.
+        """
+        past = self.past
+        window = self.window
+        co_participation = CoParticipation(past, window=window).score(batch)
+        neighbours = CascadeNeighbours(past, window=window).score(batch)
+        users = None
+        listed = np.empty(0, np.bool_)
+        columns: Index | slice = slice(None)
+        if past.num_ids > MAX_DENSE_USERS:
+            users, listed = shortlists(network, (co_participation.near, neighbours), past.totals())
+            columns = users
+        table = np.zeros((len(FEATURES), *network[:, columns].shape), np.float32)
+        # Each feature is a view of one row of the table and is written in place.
+        features = dict(zip(FEATURES, table, strict=True))
+        features["network"][:] = network[:, columns]
+        timed, untimed, _ = co_participation
+        for name, memory_scores in (("near", timed), ("far", untimed), ("alike", neighbours)):
+            # Stored entries of a sparse row lie next to each other: each is divided by the sum of its row.
+            row_sums = np.maximum(memory_scores @ np.ones(memory_scores.shape[1]), 1e-30)
+            share = memory_scores.data / np.repeat(row_sums, np.diff(memory_scores.indptr))
+            for feature, floor in ((name, FLOOR), (f"{name} high", HIGH)):
+                memory_scores.data = np.log1p(share / floor, dtype=np.float32)
+                selected = memory_scores if users is None else memory_scores[:, users]
+                selected.toarray(out=features[feature])
+        # Frequency enters with a minus sign, so that its usual weight is positive.
+        features["frequent"][:] = -np.log1p(past.totals()[columns])
+        num_events = batch.target_mask.nonzero()[1] + 1
+        if self.reach is not None:
+            # The network sees no further back than its receptive field.
+            num_events = np.minimum(num_events, self.reach + 1)
+        features["length"][:] = np.log1p(num_events.astype(np.float32))[:, None]
+        for name, (gains, reading) in zip(CLOCKS, TemporalPreference(past, window=window).score(batch), strict=True):
+            # Gains are computed once per clock reading and gathered for each target step.
+            np.take(gains[:, columns], reading, axis=0, out=features[name])
+        for name in BASELINES:
+            # log_softmax makes the baselines comparable; unseen users are clamped to a finite value.
+            log_shares = log_softmax(self._baseline(name)(batch).scores)[:, columns]
+            np.maximum(log_shares, np.float32(MIN_LOG_SHARE), out=features[name])
+        if users is None:
+            table[..., :FIRST] = 0.0
+        return CandidateFeatures(table, co_participation.shares, users, listed)
+
+    def _baseline(self, name: str) -> Cooccurrence:
+        """Return a baseline that is counted from the past cascades."""
+
+        def count() -> Cooccurrence:
+            baseline = BASELINES[name](CountingSettings(window=self.window), self.past.num_ids)
+            baseline.count(self.past.histories())
+            return baseline
+
+        return self.past.cached(f"{name} {self.window}", count)
+
+
+def _above_all_others(listed_scores: Scores, network: Scores, users: Index, listed: Mask) -> Scores:
+    """(targets, ids) scores: those of a target's list, (targets, users), and below them the network's order."""
+    lowest = np.where(listed, listed_scores, np.float32(np.inf)).min(1, keepdims=True)
+    scores: Scores = network - network.max(1, keepdims=True) + lowest  # the network's highest is on every list
+    scores[:, users] = np.where(listed, listed_scores, scores[:, users])
+    return scores
+
+
+def history_mask(batch: PaddedBatch, reach: int | None, num_ids: int) -> Scores:
+    """Return 1 for the ids of each history up to the target step, as far back as ``reach``; else 0: (targets, ids)."""
+    row, step = batch.target_mask.nonzero()
+    distance = np.arange(batch.ids.shape[1] if reach is None else min(reach + 1, batch.ids.shape[1]))
+    # Steps before the start of a history repeat its first event, which changes nothing.
+    ids = batch.ids[row[:, None], np.maximum(step[:, None] - distance, 0)]
+    mask = np.zeros((len(row), num_ids), np.float32)
+    np.put_along_axis(mask, ids, np.float32(1), 1)
+    return mask
+
+
+@dataclass(frozen=True, eq=False)
+class ArrayMixture:
+    """A fitted mixture in NumPy; see :class:`ensue.tasks.next.ensembles.mixture.Mixture`.
+
+    Attributes:
+        weights: (parts,) w.
+        mean: (parts,) of the features.
+        spread: (parts,) standard deviations of the features.
+        inner: (hidden, parts) A.
+        bias: (hidden,) b.
+        outer: (hidden,) u.
+    """
+
+    weights: npt.NDArray[np.float32]
+    mean: npt.NDArray[np.float32]
+    spread: npt.NDArray[np.float32]
+    inner: npt.NDArray[np.float32]
+    bias: npt.NDArray[np.float32]
+    outer: npt.NDArray[np.float32]
+
+    def __call__(self, features: Scores) -> Scores:
+        """Return (targets, candidates) scores of (parts, targets, candidates) features."""
+        flat = features.reshape(len(features), -1)
+        # Standardisation is folded into the layer: A((f - mean) / spread) + b.
+        inner = self.inner / self.spread
+        hidden = np.maximum(inner @ flat + (self.bias - inner @ self.mean)[:, None], 0)
+        scores: Scores = self.outer @ hidden + self.weights @ flat
+        return scores.reshape(features.shape[1:])

@@ -36,6 +36,7 @@ from ensue.cli.options import (
     settings_of,
 )
 from ensue.errors import ModelFolderError, SettingError
+from ensue.lazy import lazy
 from ensue.predictor import load, make
 from ensue.registry import models as models_of
 from ensue.registry import require_model, require_settings
@@ -43,9 +44,12 @@ from ensue.store.folder import write_file
 from ensue.tasks import NEXT, Task, named
 
 if TYPE_CHECKING:
+    from ensue.cli import results
     from ensue.evaluation.comparison import EvaluationOptions
     from ensue.evaluation.result import Result
     from ensue.tasks.next.predictor import NextPredictor
+else:
+    results = lazy("ensue.cli.results")  # the evaluator, which imports every task
 
 TABLE_FORMATS = (".csv", ".md", ".tex", ".json")
 """Endings of a file of metrics."""
@@ -203,7 +207,6 @@ def _score_variants(command: tasks.TaskCommands, paths: Sequence[Path], options:
     for option in ("protocol", "unknown", "diversify", "max_per", "pairwise", "output", "per_example"):
         if getattr(options, option) != getattr(defaults, option):
             raise SettingError(f"--{option.replace('_', '-')} has no meaning with --by variant; use --json for a file")
-    from ensue.cli import results
     from ensue.evaluation.ab_tests import evaluate_experiments
 
     *shown, clicks_path = paths
@@ -311,7 +314,6 @@ def _split(data: Any, fraction: float) -> tuple[Any, Any]:
 
 def _show(result: Result, options: Scoring) -> None:
     """Write the files that were asked for, and print the result, or its JSON."""
-    from ensue.cli import results  # the evaluator, which imports every task
     from ensue.cli.writing import write
 
     pairs = result.verdicts() if options.pairwise else ()

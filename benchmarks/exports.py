@@ -194,7 +194,13 @@ def main() -> None:
     parser.add_argument("--models", default=",".join(CASES))
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
-    rows = []
+    # Models that were measured before stay in the file.
+    results: dict[str, Any] = {"runs": [], "rows": []}
+    if args.json and args.json.is_file():
+        results = json.loads(args.json.read_text(encoding="utf-8"))
+    results["runs"].append(provenance())
+    results["packages"] = {"torch": installed(TORCH), "onnx": installed(ONNX)}
+    rows = results["rows"]
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
         write_data(args.data, place)
@@ -202,13 +208,11 @@ def main() -> None:
             rows.append(measure(CASES[name], place, place / name))
             print(name, json.dumps(rows[-1]), flush=True)
             if name == "sansr":
-                services = {"torch": service(place / name / "model", torch=True)}
-                services["onnx"] = service(place / name / "float32", torch=False)
-                print(services, flush=True)
-    footprint = {"service": services, "packages": {"torch": installed(TORCH), "onnx": installed(ONNX)}}
-    print(footprint)
-    if args.json:
-        args.json.write_text(json.dumps({**provenance(), **footprint, "rows": rows}, indent=1) + "\n")
+                results["service"] = {"torch": service(place / name / "model", torch=True)}
+                results["service"]["onnx"] = service(place / name / "float32", torch=False)
+            # After each model, for a run may be cut.
+            if args.json:
+                args.json.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

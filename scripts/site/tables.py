@@ -393,6 +393,28 @@ def gpu() -> str:
     return "\n".join([*lines, "", source(result["runs"][0])])
 
 
+def exports() -> str:
+    """Return the losses and sizes of exported networks, from ``benchmarks/results/exports.json``."""
+    result = load("benchmarks/results/exports.json")
+    heads = "model | data, metric (%) | PyTorch | float32 | int8 | difference | of int8 | weights | float32 | int8"
+    lines = [f"| {heads} |", "|---" * 10 + "|"]
+    for row in result["rows"]:
+        metrics = [f"{100 * row['metrics'][name]:.2f}" for name in ("torch", "float32", "int8")]
+        gaps = [f"{row[f'{name}_difference']:.0e}" for name in ("float32", "int8")]
+        sizes = [f"{row[f'{name}_bytes'] / 1e6:.1f} MB" for name in ("weights", "float32", "int8")]
+        data = f"{row['data']}, {row['metric']}"
+        lines.append(f"| {' | '.join([row['model'], data, *metrics, *gaps, *sizes])} |")
+    torch, onnx = (result["service"][name] for name in ("torch", "onnx"))
+    installed = result["packages"]
+    footprint = (
+        f"A service with the folder of sansr holds {torch['megabytes']:.0f} MB of memory after its first answer, "
+        f"{torch['seconds']:.1f} s after its start; with the export, {onnx['megabytes']:.0f} MB and "
+        f"{onnx['seconds']:.1f} s. PyTorch and what it needs are {installed['torch']:,.0f} MB of files, onnxruntime "
+        f"{installed['onnx']:,.0f} MB."
+    )
+    return "\n".join([*lines, "", footprint, "", *map(source, result["runs"])])
+
+
 def overall(news: dict[str, Any], name: str) -> str:
     """HR@20 over all hours."""
     sums = [(hour["targets"], hour["figures"].get(name, {}).get("hr@20", 0.0)) for hour in news["hours"]]
@@ -432,6 +454,7 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "speed": speed,
     "answers": answers,
     "gpu": gpu,
+    "exports": exports,
     "queries": queries,
     "counted_queries": counted_queries,
     "suggestions": suggestions,

@@ -26,8 +26,11 @@ from ensue.tasks import TASKS, named
 from ensue.text.encoder import Encoder
 
 if TYPE_CHECKING:
+    from onnxruntime import quantization
+
     from ensue.learning import onnx_trace
 else:
+    quantization = lazy("onnxruntime.quantization")
     onnx_trace = lazy("ensue.learning.onnx_trace")
 
 VOCABULARY = "vocabulary.json"
@@ -149,8 +152,6 @@ def _write(
 
 def quantised(data: bytes) -> bytes:
     """Return a graph whose constant matrices are stored in 8 bits, and multiplied so where onnxruntime can."""
-    from onnxruntime.quantization import QuantType, quantize_dynamic
-
     # onnxruntime's function takes and writes files.
     with TemporaryDirectory() as folder:
         source, target = Path(folder) / "float32.onnx", Path(folder) / "int8.onnx"
@@ -158,7 +159,7 @@ def quantised(data: bytes) -> bytes:
         # It logs which tensors stay as they are; the loss is measured, here and by `ensue evaluate`.
         logging.disable(logging.WARNING)
         try:
-            quantize_dynamic(source, target, weight_type=QuantType.QInt8, per_channel=True)
+            quantization.quantize_dynamic(source, target, weight_type=quantization.QuantType.QInt8, per_channel=True)
         finally:
             logging.disable(logging.NOTSET)
         return target.read_bytes()

@@ -69,6 +69,12 @@ def test_every_network_of_next_answers_the_same(name: str, tmp_path: Path) -> No
             assert choice.score == pytest.approx(right.score, abs=1e-5)
             weights = [[attribution.weight for attribution in one.attributions] for one in (choice, right)]
             assert weights[0] == pytest.approx(weights[1], abs=1e-4)
+    # Delays are those of the network where it has a density of time.
+    delays, expected_delays = (
+        [step.after for forecast in one.forecast(records, 2, 1) for step in forecast.steps]
+        for one in (exported, predictor)
+    )
+    np.testing.assert_allclose(delays, expected_delays, rtol=1e-4)
     encoded = DATA.test.encode(predictor.vocabulary)
     ranks, expected_ranks = (model.ranks(encoded)[0] for model in (exported, predictor))
     # Scores that differ in their last bits may change places.

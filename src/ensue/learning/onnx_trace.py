@@ -41,6 +41,7 @@ class Traceable:
         outputs: names of the outputs.
         examples: makes inputs from a number of rows and a length.
         max_length: the longest row that the network reads; ``None`` for any.
+        num_compared: number of the outputs, the first ones, that answers are computed from.
     """
 
     module: nn.Module
@@ -48,6 +49,7 @@ class Traceable:
     outputs: Sequence[str]
     examples: Callable[[int, int], tuple[Tensor, ...]]
     max_length: int | None = None
+    num_compared: int = 1
 
     def example(self, rows: int, length: int) -> tuple[Tensor, ...]:
         """Return inputs, no longer than the network reads."""
@@ -96,7 +98,7 @@ def trace(network: Traceable, *, folded: bool) -> bytes:
 
 
 def difference(network: Traceable, graph: Graph) -> float:
-    """Return the largest difference of a finite number in the first output of a network and of its graph.
+    """Return the largest difference of a finite number in outputs of a network and of its graph.
 
     Infinite where the one is finite and the other is not.
     """
@@ -106,9 +108,10 @@ def difference(network: Traceable, graph: Graph) -> float:
         # Kernels may store items in 16 bits, which is right for the highest scores alone.
         with _standard_operators(), torch.no_grad():
             expected = network.module(*inputs)
-        expected = expected if isinstance(expected, Tensor) else expected[0]
-        (computed,) = graph(arrays_of(network, inputs), [network.outputs[0]])
-        largest = max(largest, array_difference(expected.numpy(), computed))
+        outputs = (expected,) if isinstance(expected, Tensor) else expected
+        computed = graph(arrays_of(network, inputs), network.outputs[: network.num_compared])
+        for tensor, array in zip(outputs[: network.num_compared], computed, strict=True):
+            largest = max(largest, array_difference(tensor.numpy(), array))
     return largest
 
 

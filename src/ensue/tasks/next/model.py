@@ -191,10 +191,10 @@ class Places(Protocol):
 class TimesNext(Protocol):
     """A model that knows when the next event comes."""
 
-    def states(self, batch: Batch) -> Tensor:
-        """(batch, time, dim) after each event."""
-        ...
+    def rates(self, batch: Batch) -> Tensor:
+        """Return the rate of the next event, :func:`ensue.tasks.next.point_process.delay` of which is the time to it.
 
-    def next_time(self, states: Tensor, share: float = 0.5) -> Tensor:
-        """(…) seconds within which the next event comes in this share of the cases, of (…, dim) states."""
+        Returns:
+            (targets, 2) its logarithm right after each target step, per hour, and by what that grows an hour.
+        """
         ...

@@ -20,11 +20,11 @@ from ensue.tasks.next.batch import Batch
 from ensue.tasks.next.ensembles.blend import Blend
 from ensue.tasks.next.ensembles.cascade_blend import CascadeBlend
 from ensue.tasks.next.ensembles.cascade_features import ArrayMixture
-from ensue.tasks.next.model import Network
+from ensue.tasks.next.model import Network, TimesNext
+from ensue.tasks.next.onnx_network import RATES, SCORES, WEIGHTS
+from ensue.tasks.next.point_process import HOUR
 from ensue.tasks.next.state import NextState
 from ensue.vocabulary import FIRST, PADDING
-
-HOUR = 3600.0
 
 
 class LatestScores(nn.Module):
@@ -39,15 +39,19 @@ class LatestScores(nn.Module):
         self.network = network
 
     def forward(self, ids: Tensor, times: Tensor) -> tuple[Tensor, ...]:
-        """Return scores (rows, ids) and weights, (rows, time, time) each, of (rows, time) ids and times.
+        """Return scores (rows, ids), the rates of :class:`TimesNext` (rows, 2), and weights (rows, time, time).
 
-        Rows are padded with id 0 at the end.
+        Args:
+            ids: (rows, time), padded with 0 at the end.
+            times: (rows, time) seconds.
         """
         mask = ids != PADDING
         # The target is the last event: its step is the length less 1.
         target_mask = torch.arange(ids.shape[1]) == mask.sum(1, keepdim=True) - 1
-        output = cast(Network, self.network)(Batch(ids, mask, times, target_mask, ids.new_zeros(0)))
-        return output.scores, *output.weights
+        batch = Batch(ids, mask, times, target_mask, ids.new_zeros(0))
+        output = cast(Network, self.network)(batch)
+        rates = (self.network.rates(batch),) if isinstance(self.network, TimesNext) else ()
+        return output.scores, *rates, *output.weights
 
 
 class _BlendNetwork(nn.Module):
@@ -94,14 +98,16 @@ def exports(state: NextState) -> Exports:
     # All of it: the exporter restores the mode of the outermost module.
     module = LatestScores(inner).eval()
     with torch.no_grad():
-        num_weights = len(module(*examples(1, 1))) - 1
+        num_outputs = len(module(*examples(1, 1)))
+    compared = [SCORES, *([RATES] * isinstance(inner, TimesNext))]
     axes: Mapping[int, str] = {0: "rows", 1: "time"}
     traceable = Traceable(
         module,
         {"ids": axes, "times": axes},
-        ["scores", *(f"weights_{number}" for number in range(num_weights))],
+        [*compared, *(f"{WEIGHTS}{number}" for number in range(num_outputs - len(compared)))],
         examples,
         None if reach is None else reach + 1,
+        num_compared=len(compared),
     )
     # An index answers by products of torch's vectors; the graph scores all items.
     state.metadata.index = None

@@ -13,13 +13,15 @@ from ensue.errors import ModelFolderError
 from ensue.nn.validation import LARGEST_COUNT, Array, require_number, require_table
 from ensue.store.graph import ENSEMBLE, Graph
 from ensue.store.pack import read_arrays
-from ensue.tasks.next.batch import PaddedBatch, ScoredBatch
+from ensue.tasks.next.batch import PaddedBatch, ScoredBatch, Scores
 from ensue.tasks.next.ensembles.blend_counts import REPEATS, PartWeights, contributions
 from ensue.tasks.next.ensembles.cascade_features import FEATURES, ArrayMixture, CascadeFeatures
 from ensue.tasks.next.ensembles.memory import BlendMemory, CascadeStore
 from ensue.tasks.next.settings import BlendSettings, CascadeBlendSettings
 from ensue.vocabulary import FIRST
 
+SCORES, RATES, WEIGHTS = "scores", "rates", "weights_"
+"""Outputs of a graph; the names of weights go on with a number."""
 ROWS = 256
 """Target steps that a graph answers at once, where histories have several."""
 
@@ -38,6 +40,7 @@ class OnnxNetwork:
         self.graph = graph
         self.reach = reach
         self.num_ids = num_ids
+        self.outputs = [SCORES, *(name for name in graph.outputs if name.startswith(WEIGHTS))]
 
     def __call__(self, batch: PaddedBatch) -> ScoredBatch:
         """Return the scores (targets, ids), and the weights where every history has one target, its last event."""
@@ -59,13 +62,23 @@ class OnnxNetwork:
         return np.where(positions <= step[:, None], batch.ids[index], 0), batch.times[index]
 
     def _run(self, ids: Array, times: Array) -> list[Array]:
-        results = self.graph({"ids": ids, "times": times})
+        results = self.graph({"ids": ids, "times": times}, self.outputs)
         if results[0].shape != (len(ids), self.num_ids) or results[0].dtype != np.float32:
             raise ModelFolderError(f"{self.graph.name}: its scores are not of the {self.num_ids} ids of the folder")
         # Own memory: callers write into the scores.
         scores = results[0].copy()
         scores[:, :FIRST] = -np.inf
         return [scores, *results[1:]]
+
+
+class TimedOnnxNetwork(OnnxNetwork):
+    """A network that knows when the next event comes, see :class:`ensue.tasks.next.model.TimesNext`."""
+
+    def latest_rates(self, batch: PaddedBatch) -> Scores:
+        """Return (rows, 2) the rates after the last event of each row."""
+        (rates,) = self.graph({"ids": batch.ids, "times": batch.times}, [RATES])
+        require_table(RATES, rates, np.float32, [len(batch.ids), 2])
+        return rates
 
 
 class OnnxBlend(OnnxNetwork):
@@ -160,7 +173,7 @@ def read_network(
     """
     graph = Graph.read(folder)
     if memory is None:
-        return OnnxNetwork(graph, reach, num_ids)
+        return (TimedOnnxNetwork if RATES in graph.outputs else OnnxNetwork)(graph, reach, num_ids)
     arrays = read_arrays(folder, ENSEMBLE)
     if isinstance(memory, BlendMemory) and isinstance(settings, BlendSettings):
         return OnnxBlend(graph, reach, memory, arrays, settings.max_length)

@@ -41,7 +41,8 @@ from ensue.tasks.next.item_features import KnownItems
 from ensue.tasks.next.item_filter import Rules
 from ensue.tasks.next.item_index import ItemIndex
 from ensue.tasks.next.model import Baseline, NextModel, Remembers, TimesNext
-from ensue.tasks.next.onnx_network import read_network
+from ensue.tasks.next.onnx_network import TimedOnnxNetwork, read_network
+from ensue.tasks.next.point_process import HOUR, delay
 from ensue.tasks.next.reservoir import LATEST, Reservoir
 from ensue.tasks.next.state import NextState
 from ensue.tasks.next.training_data import Exclusion, shared_part
@@ -486,24 +487,27 @@ class NextPredictor(NextState):
         return forecasts
 
     def _stops_and_delays(self, records: Sequence[History]) -> StopDelayEstimate:
-        """Return counted estimates of all records; RMTPP computes the delays from its own density."""
+        """Return counted estimates of all records; the delays of RMTPP are those of its own density."""
         # Estimates need times; those of untimed records are not used.
         timed = [record if record.times else History(record.values, (0.0,) * len(record.values)) for record in records]
         estimate = self.length_delay.estimate(Histories.of(timed))
         network = self.network
-        if not isinstance(network, TimesNext):
+        if not isinstance(network, TimesNext | TimedOnnxNetwork):
             return estimate
         histories = Histories.of(timed, self.vocabulary)
         histories = histories.keep(histories.ids >= FIRST)
         filled = np.flatnonzero(histories.lengths)
         if len(filled):
             windows = Windows(histories.select(filled), self.network.reach, last_only=True)
-            batch = windows.batch(np.arange(len(filled))).to(self.device)
-            evaluating(self.network)
-            with torch.no_grad():
-                states = network.states(batch)[batch.target_mask]
-                delays = torch.stack([network.next_time(states, share) for share in SHARES], dim=1)
-            estimate.delay[filled] = delays.cpu().numpy()
+            batch = windows.batch(np.arange(len(filled)))
+            if isinstance(network, TimedOnnxNetwork):
+                rates = network.latest_rates(batch)
+            else:
+                evaluating(self.network)
+                with torch.no_grad():
+                    rates = network.rates(batch.to(self.device)).numpy(force=True)
+            log_rate, trend = rates.T.astype(np.float64)
+            estimate.delay[filled] = np.stack([HOUR * delay(log_rate, trend, share) for share in SHARES], axis=1)
         return estimate
 
     def explain(self, records: Sequence[History], k: int = 3) -> list[Explanation]:

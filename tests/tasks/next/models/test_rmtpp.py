@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from scipy.integrate import quad
@@ -13,7 +14,8 @@ from torch import Tensor
 from ensue.errors import SettingError
 from ensue.tasks.next.batch import Batch
 from ensue.tasks.next.catalogue import MODELS
-from ensue.tasks.next.models.rmtpp import RMTPP, SMALL, delay, log_density, total_hazard
+from ensue.tasks.next.models.rmtpp import RMTPP, log_density, total_hazard
+from ensue.tasks.next.point_process import SMALL, delay
 from ensue.tasks.next.settings import RMTPPSettings
 from ensue.vocabulary import FIRST
 from tests.oracles import cascades as oracles
@@ -27,6 +29,16 @@ TRENDS = pytest.mark.parametrize("trend", [-2.0, -0.3, 0.0, 0.04, 0.5])
 
 def number(value: float) -> Tensor:
     return torch.tensor([value], dtype=torch.float64)
+
+
+def hours_to(log_rate: float, trend: float, share: float) -> float:
+    return float(delay(np.array(log_rate), np.array(trend), share))
+
+
+def medians(model: RMTPP, batch: Batch, share: float = 0.5) -> Tensor:
+    """Hours to the next event, (targets,)."""
+    log_rate, trend = model.rates(batch).detach().double().numpy().T
+    return torch.from_numpy(delay(log_rate, trend, share))
 
 
 def small(num_ids: int = NUM_IDS, **changes: Any) -> RMTPP:
@@ -66,7 +78,7 @@ def test_density_by_hand(trend: float, hours: float, expected: float) -> None:
     ],
 )
 def test_median_by_hand(trend: float, expected: float) -> None:
-    assert delay(number(math.log(2)), number(trend), 0.5).item() == pytest.approx(expected, abs=1e-6)
+    assert hours_to(math.log(2), trend, 0.5) == pytest.approx(expected, abs=1e-6)
 
 
 @RATES
@@ -77,10 +89,10 @@ def test_density_sums_to_one_and_quantiles_cut_it(log_rate: float, trend: float)
 
     # Where the rate fades, with chance exp(-e^a / |w|) nothing ever follows.
     ever = 1 - math.exp(math.exp(log_rate) / trend) if trend < 0 else 1.0
-    last = delay(number(log_rate), number(trend), 1 - 1e-12).item()
+    last = hours_to(log_rate, trend, 1 - 1e-12)
     assert quad(density, 0, last, epsabs=1e-10)[0] == pytest.approx(ever, abs=1e-7)
     for share in (0.1, 0.5, 0.9):
-        cut = delay(number(log_rate), number(trend), share).item()
+        cut = hours_to(log_rate, trend, share)
         assert quad(density, 0, cut, epsabs=1e-10)[0] == pytest.approx(share * ever, abs=1e-7)
 
 
@@ -92,21 +104,21 @@ def test_series_near_zero(grown: float) -> None:
     flat = math.log(2) / math.exp(0.5)
     if grown > 0:  # the median of a rate that never fades to nothing
         trend = grown / flat
-        found = delay(number(0.5), number(trend), 0.5).item()
+        found = hours_to(0.5, trend, 0.5)
         assert found == pytest.approx(math.log1p(grown) / trend, rel=1e-11)
 
 
-def test_delays_in_seconds_from_the_states() -> None:
+def test_delays_from_the_rates_of_the_targets() -> None:
     model = small()
     with torch.no_grad():
         model.output_rate.weight.zero_()
         model.output_rate.bias.fill_(math.log(2))
         model.output_trend.fill_(0.5)
-    states = model.states(everywhere(pad(ragged(1))))
-    found = model.next_time(states)
-    assert found.shape == (5, 9) and not found.requires_grad
-    torch.testing.assert_close(found, torch.full_like(found, 0.3196181 * HOUR), rtol=1e-6, atol=0)
-    assert (model.next_time(states, 0.9) > found).all()
+    batch = everywhere(pad(ragged(1)))
+    found = medians(model, batch)
+    assert len(found) == batch.target_mask.sum()
+    torch.testing.assert_close(found, torch.full_like(found, 0.3196181), rtol=1e-6, atol=0)
+    assert (medians(model, batch, 0.9) > found).all()
 
 
 @pytest.mark.parametrize("weight", [0.0, 1.0, 0.25])
@@ -151,10 +163,11 @@ def test_learns_whose_news_travels_fast() -> None:
         optimizer.zero_grad()
         torch.autograd.backward(model.loss(batch))
         optimizer.step()
-    medians = model.next_time(model.states(batch)) / HOUR
+    # Target steps are all but the last of each row.
+    news, found = users[:, :-1].flatten(), medians(model, batch)
     # The median of an exponential density is log 2 = 0.693 of its mean: 0.14 and 6.9 hours.
-    assert 0.10 < medians[users == 0].median() < 0.20
-    assert 4.5 < medians[users == 1].median() < 9.5
+    assert 0.10 < found[news == 0].median() < 0.20
+    assert 4.5 < found[news == 1].median() < 9.5
 
 
 def test_equals_the_literal_equations() -> None:

@@ -9,11 +9,11 @@ marker                      ``RMTPP.forward``: softmax over users of V h_j + b
 conditional intensity       ``log_density``: exp(v . h_j + w d + b), d hours after user j
 density of the next time    ``log_density``: intensity times exp(-``total_hazard``), in closed form
 likelihood                  ``RMTPP.loss``: -log of marker and time
-the next time               ``RMTPP.next_time``: a quantile of the density, in closed form
+the next time               ``point_process.delay``: a quantile of the density, in closed form
 ==========================  =====================================================================================
 
 With a = v . h + b the integral of the intensity over d hours is H(d) = e^a (e^{wd} - 1) / w. Where w is negative, H has
-the bound e^a / |w|: with probability exp(-e^a / |w|) nothing ever follows, and ``next_time`` speaks of the other case.
+the bound e^a / |w|: with probability exp(-e^a / |w|) nothing ever follows, and ``delay`` speaks of the other case.
 
 Defaults are those of HiDAN's paper for its rivals: 64 units, a user table 32 wide, keep probability 0.8. Its Table 3
 counts 8.8k parameters, which is its RNN and 41 x 64 more: the gap enters as HiDAN's ages do, one of 40 intervals of
@@ -41,11 +41,8 @@ from ensue.nn.recurrent import RNNLayer
 from ensue.tasks.next.batch import Batch
 from ensue.tasks.next.models.recurrent import initialise, latest_only, with_one
 from ensue.tasks.next.network import ItemNetwork
+from ensue.tasks.next.point_process import HOUR, SMALL
 from ensue.tasks.next.settings import SHORTEST, RMTPPSettings
-
-HOUR = 3600.0
-SMALL = 1e-2
-"""Below this a quotient that is 0 / 0 at 0 is taken from its series; the first term left out is below 1e-11."""
 
 
 def total_hazard(log_rate: Tensor, trend: Tensor, hours: Tensor) -> Tensor:
@@ -67,27 +64,6 @@ def total_hazard(log_rate: Tensor, trend: Tensor, hours: Tensor) -> Tensor:
 def log_density(log_rate: Tensor, trend: Tensor, hours: Tensor) -> Tensor:
     """The density of the next event d hours after an event: log f(d) = a + w d - H(d); see :func:`total_hazard`."""
     return log_rate + trend * hours - total_hazard(log_rate, trend, hours)
-
-
-def delay(log_rate: Tensor, trend: Tensor, share: float) -> Tensor:
-    """Return the hours within which the next event comes in this share of the cases in which one comes.
-
-    F(d) = share F(oo) gives H(d) = -log(1 - share F(oo)) = m e^a, and d = log(1 + w m) / w.
-
-    Args:
-        log_rate: (…) float64, as in :func:`total_hazard`.
-        trend: (1,) or (…) float64.
-        share: in (0, 1); 0.5 is the median.
-    """
-    # The probability that any event follows: below 1 if the intensity falls.
-    ever = torch.where(trend < 0, -torch.expm1(log_rate.exp() / trend.clamp(max=-torch.finfo(trend.dtype).tiny)), 1.0)
-    flat = -torch.log1p(-share * ever) * (-log_rate).exp()  # m: the delay if the rate stayed as it is
-    grown = trend * flat
-    small = grown.abs() < SMALL
-    # Taylor series of log(1 + x) / x near 0.
-    series = 1 - grown * (1 / 2 - grown * (1 / 3 - grown * (1 / 4 - grown / 5)))
-    exact = torch.log1p(grown) / grown.masked_fill(small, 1.0)
-    return flat * torch.where(small, series, exact)
 
 
 class RMTPP(ItemNetwork):
@@ -139,18 +115,10 @@ class RMTPP(ItemNetwork):
         rates: Tensor = self.output_rate(states)[..., 0].double()
         return rates
 
-    @torch.no_grad()
-    def next_time(self, states: Tensor, share: float = 0.5) -> Tensor:
-        """Return the seconds within which the next event comes, in this share of the cases in which one comes.
-
-        Args:
-            states: (…, dim) from :meth:`states`.
-            share: in (0, 1); 0.5 is the median.
-
-        Returns:
-            (…) float64.
-        """
-        return HOUR * delay(self.log_rates(states), self.output_trend.double(), share)
+    def rates(self, batch: Batch) -> Tensor:
+        """(targets, 2) the logarithm of the rate right after each target step, per hour, and its growth an hour."""
+        log_rates = self.output_rate(self.states(batch)[batch.target_mask])
+        return torch.cat([log_rates, self.output_trend.expand_as(log_rates)], dim=1)
 
     def encode(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return the state after each target step, (targets, dim), and weights (batch, time, time), 1 on that step."""

@@ -186,7 +186,7 @@ class TestESASRec(NextContract):
 
 class TestBERT4Rec(NextContract):
     model = "bert4rec"
-    options = {**TRANSFORMERS, "num_layers": 1, "heads": 1, "epochs": 100, "learning_rate": 0.003, "patience": 30}  # noqa: RUF012
+    options = {**TRANSFORMERS, "num_layers": 1, "heads": 1, "epochs": 200, "learning_rate": 0.005, "patience": 60}  # noqa: RUF012
     short = {"max_length": 3}  # noqa: RUF012
 
 

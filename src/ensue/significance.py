@@ -7,7 +7,8 @@ data compares the gains per example by their standard error, with the gains of o
 
 from __future__ import annotations
 
-from math import erfc, sqrt
+from functools import cache
+from math import erfc, exp, lgamma, log, log1p, pi, sqrt
 
 import numpy as np
 import numpy.typing as npt
@@ -98,6 +99,75 @@ def standard_error(gains: Floats, clusters: npt.NDArray[np.int64] | None = None)
     if len(sums) < 2:
         return np.inf
     return float(np.sqrt((sums**2).sum() * len(sums) / (len(sums) - 1)) / len(gains))
+
+
+def chi_square_p_value(statistic: float, degrees: int) -> float:
+    """Return the probability that a chi-square variable of a whole number of degrees of freedom exceeds a statistic.
+
+    By the recurrence of the incomplete gamma function (Abramowitz & Stegun 26.4.4 and 26.4.5).
+    """
+    half = statistic / 2
+    if not half:
+        return 1.0
+    is_odd = degrees % 2
+    p_value = erfc(sqrt(half)) if is_odd else 0.0
+    # Terms e^-h h^s / Gamma(s + 1), s = 1/2, 3/2, ... or 0, 1, ..., each from the one before.
+    order = is_odd / 2
+    term = exp(-half) * (2 * sqrt(half / pi) if is_odd else 1.0)
+    for _ in range((degrees - is_odd) // 2):
+        p_value += term
+        order += 1
+        term *= half / order
+    return p_value
+
+
+def beta_probability(x: float, a: float, b: float) -> float:
+    """Return the regularised incomplete beta function I_x(a, b), the distribution of a beta variable.
+
+    By its continued fraction (DiDonato & Morris 1992, Eq. 9), with the modified algorithm of Lentz.
+    """
+    if x <= 0 or x >= 1:
+        return float(x >= 1)
+    # The fraction converges below the mean alone; above it, that of 1 - x does.
+    if x > a / (a + b):
+        return 1 - beta_probability(1 - x, b, a)
+    factor = exp(lgamma(a + b) - lgamma(a) - lgamma(b) + a * log(x) + b * log1p(-x)) / a
+    tiny = 1e-300
+    numerators = 1.0
+    denominators = 1 / max(1 - (a + b) * x / (a + 1), tiny)
+    fraction = denominators
+    step = 1
+    while True:
+        even = step * (b - step) * x / ((a + 2 * step - 1) * (a + 2 * step))
+        odd = -(a + step) * (a + b + step) * x / ((a + 2 * step) * (a + 2 * step + 1))
+        before = fraction
+        for coefficient in (even, odd):
+            denominators = 1 / ((1 + coefficient * denominators) or tiny)
+            numerators = (1 + coefficient / numerators) or tiny
+            fraction *= numerators * denominators
+        if abs(fraction - before) <= 1e-15 * abs(fraction) or step > 100_000:
+            return factor * fraction
+        step += 1
+
+
+def beta_quantile(probability: float, a: float, b: float) -> float:
+    """Return the x of I_x(a, b) = ``probability``, by bisection until no number lies between both bounds."""
+    low = 0.0
+    high = 1.0
+    while low < (middle := (low + high) / 2) < high:
+        if beta_probability(middle, a, b) < probability:
+            low = middle
+        else:
+            high = middle
+    return middle
+
+
+@cache
+def student_quantile(probability: float, degrees: int) -> float:
+    """Return the t that Student's variable exceeds with ``1 - probability``, which is at least 0.5."""
+    # t^2 / (degrees + t^2) is a beta variable, of 1/2 and half the degrees of freedom.
+    share = beta_quantile(2 * probability - 1, 0.5, degrees / 2)
+    return sqrt(degrees * share / (1 - share))
 
 
 def _smallest(num_units: int | None) -> float:

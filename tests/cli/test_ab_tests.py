@@ -24,6 +24,7 @@ from ensue.evaluation.ab_tests import (
 from ensue.experiments import Experiment, assign, interleave, read_interleaved, read_split
 from ensue.metrics import Floats
 from ensue.records import History
+from ensue.significance import student_quantile
 from tests.cli.conftest import Ensue
 
 
@@ -82,11 +83,13 @@ def test_experiments_are_read() -> None:
 
 
 def test_statistics_are_those_of_scipy() -> None:
-    for counts in ([5_210, 4_790], [10, 20, 30]):
+    for counts in ([5_210, 4_790], [10, 20, 30], [10, 20, 30, 25]):
         fractions = np.full(len(counts), 1 / len(counts))
         expected = stats.chisquare(counts, fractions * sum(counts)).pvalue
         assert mismatch_p_value(np.array(counts, np.float64), fractions) == pytest.approx(expected, rel=1e-12)
-    for wins, losses in ((30, 12), (5, 5), (0, 7), (3, 0)):
+    for degrees in (1, 3, 40, 100_000):
+        assert student_quantile(0.975, degrees) == pytest.approx(stats.t.ppf(0.975, degrees), rel=1e-9)
+    for wins, losses in ((30, 12), (5, 5), (0, 7), (3, 0), (5_100, 4_900)):
         result, test = preference("b", "a", wins, losses, 4), stats.binomtest(wins, wins + losses)
         interval = test.proportion_ci(method="exact")
         assert result.p_value == pytest.approx(test.pvalue, rel=1e-12)

@@ -27,14 +27,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from scipy import special
 
 from ensue.data.histories import Histories
 from ensue.errors import DataError
 from ensue.experiments import INTERLEAVED, NAME, pseudonym
 from ensue.metrics import Floats
 from ensue.records import normal_id
-from ensue.significance import normal_p_value, p_value_text
+from ensue.significance import beta_probability, beta_quantile, chi_square_p_value, normal_p_value, p_value_text
 
 MISMATCH = 0.001
 """P-value of the chi-square test below which the sizes of the variants are called wrong."""
@@ -366,7 +365,7 @@ def mismatch_p_value(observed: Floats, fractions: Floats) -> float:
     """Return the p-value of the chi-square test that (variants,) counts follow fractions, which sum to 1."""
     expected = fractions * observed.sum()
     statistic = ((observed - expected) ** 2 / expected).sum()
-    return float(special.chdtrc(len(observed) - 1, statistic))
+    return chi_square_p_value(float(statistic), len(observed) - 1)
 
 
 def _interleaved(name: str, lists: Sequence[ShownList], followed: Sequence[Outcome]) -> ExperimentResult:
@@ -399,8 +398,9 @@ def _interleaved(name: str, lists: Sequence[ShownList], followed: Sequence[Outco
 def preference(variant: str, reference: str, wins: int, losses: int, ties: int) -> Preference:
     """Return the sign test of wins and losses, and the exact interval of the probability of a win (Clopper-Pearson)."""
     decided = wins + losses
-    low = special.betaincinv(wins, losses + 1, 0.025) if wins else 0.0
-    high = special.betaincinv(wins + 1, losses, 0.975) if losses else 1.0
-    p_value = min(1.0, 2 * special.bdtr(min(wins, losses), decided, 0.5)) if decided else 1.0
+    low = beta_quantile(0.025, wins, losses + 1) if wins else 0.0
+    high = beta_quantile(0.975, wins + 1, losses) if losses else 1.0
+    # A sum of binomial probabilities of 1/2, up to the smaller number, is an incomplete beta function.
+    p_value = min(1.0, 2 * beta_probability(0.5, max(wins, losses), min(wins, losses) + 1)) if decided else 1.0
     share = wins / decided if decided else 0.5
-    return Preference(variant, reference, wins, losses, ties, share, float(low), float(high), float(p_value))
+    return Preference(variant, reference, wins, losses, ties, share, low, high, p_value)

@@ -24,12 +24,12 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 import polars as pl
-from scipy.special import stdtrit
 
 from ensue.data.histories import Histories, Index, offsets_of, ranges, scrambled
 from ensue.errors import DataError, SettingError
 from ensue.lines import plural
 from ensue.metrics import Floats
+from ensue.significance import student_quantile
 from ensue.tasks.next.infer import CELLS, catalogue_scores
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.topk import Scores, log_totals, topk
@@ -350,7 +350,7 @@ def clustered_mean(terms: Floats, sessions: Index) -> Estimate:
     # transformation of t removes the skewness; of its inverse, u is the argument of the cube root less 1, over 3 a.
     skewness = float((deviations**3).mean() / (deviations**2).mean() ** 1.5)
     scaled = skewness / (3 * np.sqrt(num_units))
-    quantiles = stdtrit(num_units - 1, np.array([0.975, 0.025]))
+    quantiles = student_quantile(0.975, num_units - 1) * np.array([1.0, -1.0])
     steps = quantiles - skewness / (6 * np.sqrt(num_units))
     ratios = quantiles if abs(scaled) < MIN_SKEWNESS else (np.cbrt(1 + 3 * scaled * steps) - 1) / scaled
     low, high = (value - error * ratios).tolist()

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 import numpy as np
 
 from ensue.data.histories import Histories, Ids, Index
+from ensue.learning.ensemble import minimise
 from ensue.metrics import Floats
 from ensue.nn.validation import require_number, require_table
 from ensue.tasks.next.baselines.counting import Cooccurrence, Popularity, log_mixture, logarithm
@@ -40,8 +41,13 @@ PAST = 20
 """Maximum distance of the events of a pair, and number of latest events whose pairs are scored from."""
 MAX_TARGETS = 5000
 """Held-out targets, the latest, by which the numbers are chosen."""
-STEPS = 60
-"""Steps of the search for the numbers."""
+TOLERANCE = 1e-14
+"""Relative decrease of the loss below which the search for the numbers ends."""
+DIFFERENCE = 1e-5
+MIN_CURVATURE = 1e-6
+LONGEST_STEP = 2.0
+"""Distance of the gradients whose difference is the curvature, the least that divides a gradient, and how far a step
+moves a number at most."""
 MIN_PROBABILITY = 1e-9
 MIN_NOVEL_SHARE = 0.02
 """Lower bounds of a probability, and of the probability left to items that the history does not hold."""
@@ -138,25 +144,39 @@ class Observed(NamedTuple):
         return float(np.log(bounded).mean()), derivatives
 
     def likeliest(self) -> Floats:
-        """Return the numbers under which the targets are likeliest, (7,), by L-BFGS-B."""
-        from scipy.optimize import minimize
+        """Return the numbers under which the targets are likeliest, (7,), by Newton's method within bounds."""
 
-        def loss(point: Floats) -> tuple[float, Floats]:
+        def gradient(point: Floats) -> Floats:
             numbers = _numbers(point)
-            likelihood, derivatives = self.likelihood(numbers)
             # Derivatives of the sigmoid and of the exponential, by their values.
             values = np.array(numbers)
             inner = np.where(np.arange(len(values)) < NUM_PROBABILITIES, values * (1 - values), values)
-            gradient = 2 * PULL * point / len(point) - inner * np.array(derivatives)
-            return PULL * float((point**2).mean()) - likelihood, gradient
+            slopes: Floats = 2 * PULL * point / len(point) - inner * np.array(self.likelihood(numbers)[1])
+            return slopes
+
+        def loss(point: Floats) -> float:
+            return PULL * float((point**2).mean()) - self.likelihood(_numbers(point))[0]
+
+        def newton_step(point: Floats) -> Floats:
+            slopes = gradient(point)
+            # A number at its bound stays there while the loss falls beyond it.
+            free = np.flatnonzero((np.abs(point) < FURTHEST) | (slopes * point > 0))
+            moves = DIFFERENCE * np.eye(len(point))[free]
+            differences = np.stack([gradient(point + move) - gradient(point - move) for move in moves])[:, free]
+            curvatures, axes = np.linalg.eigh((differences + differences.T) / (4 * DIFFERENCE))
+            # The loss is not convex everywhere: along an axis where it bends down, the step goes down too.
+            bends = np.maximum(np.abs(curvatures), MIN_CURVATURE)
+            step = np.zeros_like(point)
+            step[free] = -axes @ (axes.T @ slopes[free] / bends)
+            step *= min(1.0, LONGEST_STEP / max(float(np.abs(step).max()), LONGEST_STEP))
+            bounded: Floats = np.clip(point + step, -FURTHEST, FURTHEST) - point
+            return bounded
 
         probabilities = np.array(START[:NUM_PROBABILITIES])
         positive = np.array(START[NUM_PROBABILITIES:])
         # The inverses of the sigmoid and of the exponential.
         begin = np.concatenate([np.log(probabilities / (1 - probabilities)), np.log(positive)])
-        bounds = [(-FURTHEST, FURTHEST)] * len(begin)
-        result = minimize(loss, begin, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": STEPS})
-        return np.array(_numbers(result.x))
+        return np.array(_numbers(minimise(begin, loss, newton_step, TOLERANCE)))
 
 
 def _numbers(point: Floats) -> Numbers:

@@ -342,12 +342,21 @@ def entries_of(offsets: Index, rows: Index) -> tuple[Index, Index]:
     return np.repeat(np.arange(len(rows)), lengths), ranges(starts, lengths)
 
 
+_INCREMENT, _LAST_SHIFT = np.uint64(0x9E3779B97F4A7C15), np.uint64(31)
+_MIXERS = tuple(
+    (np.uint64(shift), np.uint64(factor)) for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
+)
+
+
 def scrambled(numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     """A well mixed 64-bit number for each number: splitmix64 (Steele, Lea & Flood 2014)."""
-    mixed = numbers + np.uint64(0x9E3779B97F4A7C15)
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
-    return mixed ^ (mixed >> np.uint64(31))
+    mixed = numbers + _INCREMENT
+    # In place: of few numbers, new arrays take longer than the arithmetic.
+    for shift, factor in _MIXERS:
+        mixed ^= mixed >> shift
+        mixed *= factor
+    mixed ^= mixed >> _LAST_SHIFT
+    return mixed
 
 
 def offsets_of(lengths: Index | list[int]) -> Index:

@@ -58,8 +58,8 @@ class Cells(NamedTuple):
     """(cells,) number of the text, not decreasing."""
     columns: Index
     """(cells,) number of the term among the terms of the documents."""
-    counts: Index
-    """(cells,) how often the text holds the term."""
+    log_counts: Floats
+    """(cells,) 1 + ln of how often the text holds the term."""
 
 
 @dataclass(eq=False)
@@ -178,7 +178,8 @@ class Lexical:
     def cells(self, terms: Terms) -> Cells:
         """Return the terms that documents have, with their columns."""
         columns, is_present = self._indexed().columns.of(terms.keys)
-        return Cells(terms.owners[is_present], columns[is_present], terms.counts[is_present])
+        (present,) = is_present.nonzero()
+        return Cells(terms.owners.take(present), columns.take(present), 1 + np.log(terms.counts.take(present)))
 
     def scores_of(self, cells: Cells, num_texts: int) -> npt.NDArray[np.float32]:
         """Return scores of texts by their cells, (texts, documents).
@@ -213,10 +214,10 @@ class Lexical:
 
     def _weights(self, cells: Cells, num_texts: int) -> Floats:
         """Return the weight of each term in its text, (cells,); the weights of a text have length 1, or are all 0."""
-        weights = (1 + np.log(cells.counts)) * self._indexed().idf[cells.columns]
+        weights = cells.log_counts * self._indexed().idf.take(cells.columns)
         # Unit length per text, so that products with unit documents are cosines.
         lengths = np.sqrt(np.bincount(cells.texts, weights**2, num_texts))
-        weights /= np.maximum(lengths, _TINY)[cells.texts]
+        weights /= np.maximum(lengths, _TINY).take(cells.texts)
         return weights
 
     def _indexed(self) -> _Indexed:
@@ -292,10 +293,11 @@ class _Columns:
         if not len(self.terms):
             return places_of(self.terms, keys)
         slots = (keys & self._mask).view(np.int64)
-        columns = self._columns[slots].astype(np.int64)
-        is_present = self.terms[columns] == keys
+        # For a few keys, take is twice as fast as an index in brackets.
+        columns = self._columns.take(slots).astype(np.int64)
+        is_present = self.terms.take(columns) == keys
         # A slot of several terms holds the last one: the others are searched.
-        collisions = np.flatnonzero(self._shared[slots] & ~is_present)
+        collisions = (self._shared.take(slots) > is_present).nonzero()[0]
         if len(collisions):
             columns[collisions], is_present[collisions] = places_of(self.terms, keys[collisions])
         return columns, is_present

@@ -62,6 +62,7 @@ _WORDS = rf"{CHARACTER}|[\w--{UNSPACED}]{{2,}}"
 _BLOCK = 1 << 20
 """Characters whose runs, or pairs, that are counted at once: no more texts than the upper bits of a cell can number."""
 _BITS = 44
+_TEXT_SHIFT, _KEY_SHIFT, _KEY_MASK = np.uint64(_BITS), np.uint64(64 - _BITS), np.uint64(2**_BITS - 1)
 _FEW, _FEW_TEXTS = 1 << 16, 1 << 10
 """Bytes of words up to which no table of them is made, and texts up to which none is a column."""
 _SPACE = " \t\n\r\f\v"
@@ -151,9 +152,7 @@ def pair_terms(texts: pl.Series, stop: Collection[str] = STOP_WORDS, *, cut: int
             second_words = second_words[is_pair]
             # The smaller key comes first, so that a pair has one hash in either order.
             pairs = scrambled(scrambled(np.minimum(first_words, second_words)) + np.maximum(first_words, second_words))
-            cells.append(
-                block_owners[:-distance][is_pair].astype(np.uint64) << np.uint64(_BITS) | pairs >> np.uint64(64 - _BITS)
-            )
+            cells.append(block_owners[:-distance][is_pair].astype(np.uint64) << _TEXT_SHIFT | pairs >> _KEY_SHIFT)
         blocks.append(_counted(cells, low))
     return concatenated_terms(blocks)
 
@@ -231,7 +230,7 @@ def _plain(texts: pl.Series) -> list[str] | None:
 
 
 def _counted_runs(column: pl.Series | list[str]) -> Terms:
-    return concatenated_terms([_none(), *_runs(column)])
+    return concatenated_terms([*_runs(column)] or [_none()])
 
 
 def _runs(column: pl.Series | list[str]) -> Iterator[Terms]:
@@ -240,18 +239,24 @@ def _runs(column: pl.Series | list[str]) -> Iterator[Terms]:
     for low, high in _spans(lengths):
         # One number per character, so that runs of all texts are hashed by shifted arrays.
         characters = np.frombuffer("".join(column[low:high]).encode("utf-32-le"), np.uint32).astype(np.uint64)
-        owners = np.repeat(np.arange(high - low, dtype=np.uint64) << np.uint64(_BITS), lengths[low:high])
+        owners = np.repeat(np.arange(high - low, dtype=np.uint64) << _TEXT_SHIFT, lengths[low:high])
         # Two spaces side by side end one word and begin the next, in the same text or in another.
         spaces = characters == ord(" ")
-        words = np.concatenate([[0], np.cumsum(spaces[1:] & spaces[:-1])])
-        cells, hashes = [], characters
+        words = np.zeros(len(characters), np.int64)
+        np.cumsum(spaces[1:] & spaces[:-1], out=words[1:])
+        hashes = characters
+        run_owners = []
+        run_hashes = []
         for length in range(2, LONGEST + 1):
             # The hash of a run of n characters continues that of its first n - 1.
             hashes = scrambled(hashes[:-1]) + characters[length - 1 :]
-            is_inside = words[: len(hashes)] == words[length - 1 :]
             if length >= SHORTEST:
-                cells.append(owners[: len(hashes)][is_inside] | scrambled(hashes[is_inside]) >> np.uint64(64 - _BITS))
-        yield _counted(cells, low)
+                is_inside = words[: len(hashes)] == words[length - 1 :]
+                run_owners.append(owners[: len(hashes)][is_inside])
+                run_hashes.append(hashes[is_inside])
+        # Runs of all lengths are mixed at once: of a short text, each call takes longer than its numbers.
+        keys = scrambled(np.concatenate(run_hashes)) >> _KEY_SHIFT
+        yield _counted([np.concatenate(run_owners) | keys], low)
 
 
 def _spans(lengths: Index) -> Iterator[tuple[int, int]]:
@@ -270,13 +275,13 @@ def _counted(cells: list[Keys], low: int) -> Terms:
     # Equal cells are neighbours after the sort: their number is the distance to the next distinct one.
     ordered = np.concatenate(cells)
     ordered.sort()
-    is_first = np.ones(len(ordered), bool)
-    is_first[1:] = ordered[1:] != ordered[:-1]
-    starts = np.flatnonzero(is_first)
-    distinct = ordered[starts]
-    owners = (distinct >> np.uint64(_BITS)).astype(np.int64) + low
-    counts = np.append(starts[1:], len(ordered)) - starts if len(starts) else starts
-    return Terms(owners, distinct & np.uint64(2**_BITS - 1), counts)
+    is_bound = np.ones(len(ordered) + 1, bool)
+    np.not_equal(ordered[1:], ordered[:-1], out=is_bound[1:-1])
+    (bounds,) = is_bound.nonzero()
+    starts = bounds[:-1]
+    distinct = ordered.take(starts)
+    owners = (distinct >> _TEXT_SHIFT).astype(np.int64) + low
+    return Terms(owners, distinct & _KEY_MASK, bounds[1:] - starts)
 
 
 def _none() -> Terms:
@@ -285,5 +290,7 @@ def _none() -> Terms:
 
 def concatenated_terms(parts: Sequence[Terms]) -> Terms:
     """The terms of several columns of texts, one after the other."""
+    if len(parts) == 1:
+        return parts[0]
     owners, keys, counts = (np.concatenate(columns) for columns in zip(*parts, strict=True))
     return Terms(owners, keys, counts)

@@ -255,6 +255,15 @@ def split_words(column: pl.Series, *, lower: bool = True, sentences: bool = Fals
     return Words(flat, offsets_of(lengths), offsets_of(np.bincount(owners, minlength=num_texts)))
 
 
+def word_lists(column: pl.Series) -> list[list[str]]:
+    """Return the words of each text in lower case; of a few texts, without a table of them."""
+    if _is_few(column):
+        return _few_words(*_few_by_rule(column, sentences=False), lower=True)
+    split = split_words(column)
+    words = split.words.to_list()
+    return [words[low:high] for low, high in pairwise(split.sentences[split.texts].tolist())]
+
+
 def _by_rule(column: pl.Series, *, sentences: bool) -> tuple[pl.Series, pl.Series]:
     """(texts,) the texts, and whether their words stand apart already."""
     if _is_few(column):

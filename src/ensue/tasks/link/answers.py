@@ -16,7 +16,7 @@ from ensue.tasks.link.quotes import Quotes
 from ensue.tasks.link.scores import LinkScores
 from ensue.tasks.link.settings import LinkSettings
 from ensue.tasks.link.state import LinkState
-from ensue.text.tokens import split_words
+from ensue.text.tokens import word_lists
 from ensue.vocabulary import UNKNOWN
 
 GROUP = 256
@@ -77,22 +77,17 @@ def _known_words(state: LinkState, texts: Sequence[str]) -> tuple[list[int], lis
 
     The vocabulary of a model without a network is every word of its articles and of its training posts, and
     the stop words, which it ignores.
-
-    Sums over texts are differences of running sums at their ends: of words that are known (1) or not (0), 1 0 1 | 0 1,
-    the running sums are 0 1 1 2 2 3; those at the ends 0, 3 and 5 are 0, 2 and 3, so that 2 and 1 are known.
     """
     column = pl.Series("text", texts, dtype=pl.String)
     if isinstance(state.settings, LinkSettings) and state.model_name != "best":
         tokens = state.tokenizer.encode(column)
         ends = tokens.sentences[tokens.texts]
-        is_known = tokens.ids != UNKNOWN
-    else:
-        split = split_words(column)
-        known_words = state.article_index.known_words(state.post_terms)
-        ends = split.sentences[split.texts]
-        is_known = np.array([known_words[word] for word in split.words.to_list()], bool)
-    sums = np.concatenate([[0], np.cumsum(is_known)])
-    return np.diff(sums[ends]).tolist(), np.diff(ends).tolist()
+        # Sums over texts are differences of running sums at their ends.
+        sums = np.concatenate([[0], np.cumsum(tokens.ids != UNKNOWN)])
+        return np.diff(sums[ends]).tolist(), np.diff(ends).tolist()
+    known_words = state.article_index.known_words(state.post_terms)
+    lists = word_lists(column)
+    return [sum(map(known_words.__getitem__, words)) for words in lists], [len(words) for words in lists]
 
 
 def explain(state: LinkState, records: Sequence[Post], k: int) -> list[LinkExplanation]:

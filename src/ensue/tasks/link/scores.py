@@ -77,6 +77,8 @@ class LinkScores:
     def whole(self) -> Floats:
         """(posts, articles)."""
         blocks = [block for _, block in self.blocks()]
+        if len(blocks) == 1:
+            return blocks[0]
         return np.concatenate(blocks) if blocks else np.zeros((0, len(self.state.article_index)))
 
     def best(self, columns: Sequence[int]) -> tuple[Floats, Index]:

@@ -1,6 +1,6 @@
 // All that is compiled once for every instruction set: ENSUE_ARCH is its namespace, ENSUE_BYTES the width of a vector.
-#include "texts.h"
-#ifndef __AVX512BF16__  // of which nothing else makes use
+#include "short.h"
+#ifndef __AVX512VNNI__  // of which nothing else makes use
 #include "adam.h"
 #include "band.h"
 #include "decoder.h"
@@ -8,6 +8,7 @@
 #include "entmax.h"
 #include "rows.h"
 #include "sessions.h"
+#include "texts.h"
 #include "window.h"
 
 namespace ENSUE_ARCH {

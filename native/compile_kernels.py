@@ -34,6 +34,7 @@ ARCHS = {
     ],
 }  # fmt: skip
 """Flags of an instruction set; all but the first are of x86-64."""
+ARCHS["vnni"] = [*ARCHS["avx512"], "-mavx512vnni"]  # products of 16-bit numbers alone: see arch.cpp
 
 
 class NotCompiled(Exception):  # noqa: N818

@@ -49,6 +49,9 @@ DECLARE(plain)
 #ifdef ENSUE_X86
 DECLARE(avx2)
 DECLARE(avx512)
+namespace vnni {
+void short_scores(const ShortCall& call, int64_t first, int64_t last, const int16_t* queries, const float* scales);
+}
 #endif
 
 namespace {
@@ -86,6 +89,12 @@ struct Functions {
 constexpr Functions PLAIN = FUNCTIONS(plain);
 #ifdef ENSUE_X86
 constexpr Functions AVX2 = FUNCTIONS(avx2), AVX512 = FUNCTIONS(avx512);
+// Of the same whole numbers, so that all bits of the scores are the same.
+constexpr Functions VNNI = [] {
+    Functions functions = AVX512;
+    functions.short_scores = vnni::short_scores;
+    return functions;
+}();
 #endif
 #ifdef ENSUE_X86
 constexpr auto DOUBLES = avx2::entmax;  // gradients are checked with them, no more: not worth code of their own
@@ -146,7 +155,8 @@ template <class T, class Body> int64_t with_room(int64_t rows, int threads, int6
 EXPORT int ensue_level(int limit) {
     level = std::min(limit, highest());
 #ifdef ENSUE_X86
-    chosen = level == 2 ? &AVX512 : level == 1 ? &AVX2 : &PLAIN;
+    const Functions* widest = __builtin_cpu_supports("avx512vnni") ? &VNNI : &AVX512;
+    chosen = level == 2 ? widest : level == 1 ? &AVX2 : &PLAIN;
 #endif
     return level;
 }

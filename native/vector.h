@@ -101,16 +101,18 @@ INLINE uint64_t lanes_above(const float* numbers, float least) {
     return bits;
 }
 
-// Sums of the products of pairs of 16-bit numbers: each 32-bit lane of `pairs` with the pair that `query` holds.
-INLINE Int<float> pair_products(Int<float> pairs, int32_t query) {
-#if defined(__AVX512BW__)
-    return (Int<float>)_mm512_madd_epi16((__m512i)pairs, _mm512_set1_epi32(query));
+// Adds products of pairs of 16-bit numbers to sums: each 32-bit lane of `pairs` with the pair that `query` holds.
+INLINE void add_pair_products(Int<float>& sums, Int<float> pairs, int32_t query) {
+#if defined(__AVX512VNNI__)
+    sums = (Int<float>)_mm512_dpwssd_epi32((__m512i)sums, (__m512i)pairs, _mm512_set1_epi32(query));
+#elif defined(__AVX512BW__)
+    sums += (Int<float>)_mm512_madd_epi16((__m512i)pairs, _mm512_set1_epi32(query));
 #elif defined(__AVX2__)
-    return (Int<float>)_mm256_madd_epi16((__m256i)pairs, _mm256_set1_epi32(query));
+    sums += (Int<float>)_mm256_madd_epi16((__m256i)pairs, _mm256_set1_epi32(query));
 #elif defined(__SSE2__)
-    return (Int<float>)_mm_madd_epi16((__m128i)pairs, _mm_set1_epi32(query));
+    sums += (Int<float>)_mm_madd_epi16((__m128i)pairs, _mm_set1_epi32(query));
 #else
-    return (pairs << 16 >> 16) * int32_t(int16_t(query)) + (pairs >> 16) * (query >> 16);
+    sums += (pairs << 16 >> 16) * int32_t(int16_t(query)) + (pairs >> 16) * (query >> 16);
 #endif
 }
 

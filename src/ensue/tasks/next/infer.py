@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import gc
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, cast
@@ -57,9 +59,25 @@ def predict(
 ) -> list[Answer]:
     """See :meth:`ensue.tasks.next.predictor.NextPredictor.predict`."""
     filters = state.filters_of([rules] * len(records))
-    return predict_each(
-        state, records, filters, k, evidence=evidence, exclude_seen=exclude_seen, rank_unknown=rank_unknown
-    )
+    with _collector_paused():
+        return predict_each(
+            state, records, filters, k, evidence=evidence, exclude_seen=exclude_seen, rank_unknown=rank_unknown
+        )
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Pause the garbage collector, for which a batch of answers is thousands of objects and none of them garbage.
+
+    It would look through them several times, and through all objects of the process every few batches.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def predict_each(

@@ -1,4 +1,7 @@
-"""Sparse rows are scipy's ``csr_array``; its import costs 0.1 s, which only those pay who make one."""
+"""Sparse rows are scipy's ``csr_array``; its import costs 0.1 s, which only those pay who make one.
+
+No other module imports scipy.
+"""
 
 from __future__ import annotations
 
@@ -36,8 +39,18 @@ class SparseRows(Protocol):
     def __matmul__(self, other: npt.NDArray[np.floating] | SparseRows) -> npt.NDArray[np.floating] | SparseRows:
         """(rows, features) times (features, columns), or times (features,)."""
 
-    def __getitem__(self, rows: Index | tuple[slice, Index]) -> SparseRows:
-        """Some of the rows, or of all rows some columns."""
+    @overload
+    def __getitem__(self, rows: Index | tuple[slice, Index]) -> SparseRows: ...
+    @overload
+    def __getitem__(self, rows: tuple[Index, Index]) -> npt.NDArray[np.floating]: ...
+    def __getitem__(self, rows: Index | tuple[slice | Index, Index]) -> SparseRows | npt.NDArray[np.floating]:
+        """Some of the rows, of all rows some columns, or some cells by their rows and columns."""
+
+    def multiply(self, other: SparseRows) -> SparseRows:
+        """Return the products cell by cell."""
+
+    def sum(self, axis: int) -> Floats:
+        """Return the sums of the rows (1) or columns (0)."""
 
     def astype(self, dtype: type[np.floating]) -> SparseRows:
         """Return the same rows in another precision."""
@@ -74,6 +87,35 @@ def sparse_between(
     from scipy.sparse import csr_array
 
     matrix: SparseRows = csr_array((values, columns, stops), shape=(len(stops) - 1, width))
+    return matrix
+
+
+def sparse_cells(
+    rows: npt.NDArray[np.integer],
+    columns: npt.NDArray[np.integer],
+    values: npt.NDArray[np.floating],
+    shape: tuple[int, int],
+) -> SparseRows:
+    """Sparse rows of cells in any order, columns rising within a row; a cell that comes twice is their sum.
+
+    Args:
+        rows: (cells,).
+        columns: (cells,).
+        values: (cells,).
+        shape: of the matrix.
+    """
+    from scipy.sparse import csr_array
+
+    matrix: SparseRows = csr_array((values, (rows, columns)), shape=shape)
+    return matrix
+
+
+def both_ways(rows: SparseRows, weight: float = 1.0) -> SparseRows:
+    """Return a square matrix plus ``weight`` times its transpose, both with columns rising within a row."""
+    from scipy.sparse import csr_array
+
+    forward = csr_array(rows)
+    matrix: SparseRows = (forward + weight * forward.T).tocsr()
     return matrix
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,12 +18,10 @@ from ensue.data.histories import Index, Items
 from ensue.errors import DataError
 from ensue.tasks.next.batch import Scores
 from ensue.tasks.next.item_columns import ItemColumns, Mask
+from ensue.tasks.next.item_similarity import ItemSimilarity
 from ensue.tasks.next.reranking import Reranker
 from ensue.topk import topk
 from ensue.vocabulary import FIRST, Vocabulary
-
-if TYPE_CHECKING:  # imports scipy
-    from ensue.tasks.next.item_similarity import ItemSimilarity
 
 MAX_SCORED = 8192
 MIN_SHARE = 20

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from scipy.sparse import csr_array
 
 from ensue.data.histories import Index
 from ensue.metrics import Floats
 from ensue.tasks.next.baselines.counting import Cooccurrence
 from ensue.tasks.next.item_features import KnownItems
+from ensue.text.sparse import SparseRows, both_ways, sparse_between, sparse_cells
 from ensue.vocabulary import PADDING, Vocabulary
 
 
@@ -27,25 +27,23 @@ class ItemSimilarity:
         self.source = "co-occurrence" if known_items is None else "features"
         """Name of the source of similarities, for messages."""
         self.num_ids = num_ids = len(vocabulary)
-        self._features: csr_array | None = None
+        self._features: SparseRows | None = None
         if known_items is None:
             self._totals = np.maximum(cooccurrence.totals.astype(np.float64), 1.0)
-            pairs = cooccurrence.counts, cooccurrence.columns, cooccurrence.rows
-            directed = csr_array(pairs, shape=(num_ids, num_ids))
+            directed = sparse_between(cooccurrence.rows, cooccurrence.columns, cooccurrence.counts, num_ids)
             # Similarity has no direction: pairs in both orders are added.
-            self._counts = (directed + directed.T).tocsr()
+            self._counts = both_ways(directed)
             return
         tokens, weights = known_items.encoder.encode(known_items.items)
         ids = vocabulary.ids(known_items.items.ids.to_list())
         # Token 0 is the same for all items and says nothing.
         row, column = tokens.nonzero()
-        entries = weights[row, column], (ids[row], tokens[row, column])
-        features = csr_array(entries, shape=(num_ids, known_items.encoder.num_tokens))
+        shape = (num_ids, known_items.encoder.num_tokens)
+        self._features = sparse_cells(ids[row], tokens[row, column], weights[row, column], shape)
         # Rows of unit length, so that products are cosines.
-        lengths = np.sqrt(features.multiply(features).sum(1)).clip(min=1e-12)
-        self._features = (csr_array((1 / lengths, (range(num_ids), range(num_ids)))) @ features).tocsr()
-        # Sums over tokens are in this order, whichever method adds them up.
-        self._features.sort_indices()
+        owners = np.repeat(np.arange(num_ids), np.diff(self._features.indptr))
+        lengths = np.sqrt(np.bincount(owners, self._features.data**2, num_ids)).clip(min=1e-12)
+        self._features.data = self._features.data * (1 / lengths)[owners]
 
     def of_pairs(self, first: Index, second: Index) -> Floats:
         """Return (pairs,) the similarity of the ids of each pair."""

@@ -16,7 +16,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -26,9 +25,7 @@ from ensue.lines import one_line
 from ensue.metrics import Floats
 from ensue.tasks.next.batch import Scores
 from ensue.tasks.next.item_columns import ItemColumns
-
-if TYPE_CHECKING:  # imports scipy
-    from ensue.tasks.next.item_similarity import ItemSimilarity
+from ensue.tasks.next.item_similarity import ItemSimilarity
 
 POOL = 10
 MIN_POOL = 100

@@ -10,7 +10,6 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-from scipy import sparse
 
 from ensue.answers import Answer, Explanation
 from ensue.data.histories import Histories, Index
@@ -99,17 +98,20 @@ def spreaders(
     cascade = histories.sequence_index()
     shape = (int(histories.ids.max(initial=0)) + 1, max(len(histories), 1))
 
-    def table(amounts: Floats, events: Index) -> sparse.csr_array:
-        rows = histories.ids[events]
-        columns = cascade[events]
-        return sparse.csr_array((amounts, (rows, columns)), shape=shape)  # what comes twice is summed
-
     position = np.arange(len(histories.ids)) - histories.offsets[cascade]
     # A (user, cascade) pair as one number.
     pair = histories.ids.astype(np.int64) * shape[1] + cascade
-    once = np.sort(np.unique(pair, return_index=True)[1])  # each person's first event of each cascade
+    pairs, first_events, pair_of = np.unique(pair, return_index=True, return_inverse=True)
+    once = np.sort(first_events)  # each person's first event of each cascade
     people = np.bincount(cascade[once], minlength=shape[1])
     num_before = np.arange(len(once)) - (np.cumsum(people) - people)[cascade[once]]  # how many people came earlier
+    # Pairs are sorted by person: those of one follow each other.
+    stops = np.searchsorted(pairs, np.arange(shape[0] + 1) * shape[1])
+
+    def table(amounts: Floats, events: Index) -> Floats:
+        """Return the sum of the amounts of each (user, cascade) pair, (pairs,)."""
+        return np.bincount(pair_of[events], amounts, len(pairs)).astype(np.float64)
+
     tables = {
         "first": table((position[once] == 0).astype(float), once),
         "followed": table((people[cascade[once]] - 1 - num_before).astype(float), once),
@@ -118,18 +120,19 @@ def spreaders(
     if leaned is not None:
         tables["credit"] = table(leaned, np.arange(len(leaned)))
         np.add.at(even, histories.ids, _even(histories))
-    totals = {name: np.asarray(matrix.sum(axis=1)).ravel() for name, matrix in tables.items()}
+    totals = {name: np.bincount(pairs // shape[1], sums, shape[0]) for name, sums in tables.items()}
     num_cascades = np.bincount(histories.ids[once], minlength=shape[0])
     # By the measure, then by the number of cascades; lexsort takes the last key first.
     order = np.lexsort((-num_cascades, -totals[by]))[:top]
     random = np.random.default_rng(seed)
     ranking = []
     for person in order[num_cascades[order] > 0].tolist():
-        matrix = {name: _estimate(matrix[[person]].data, random) for name, matrix in tables.items()}
+        own = slice(stops[person], stops[person + 1])
+        estimates = {name: _estimate(sums[own], random) for name, sums in tables.items()}
         times = float(totals["credit"][person] / even[person]) if leaned is not None and even[person] else None
         value = histories.vocabulary.value(person)
         count = int(num_cascades[person])
-        ranking.append(Spreader(value=value, cascades=count, times_even=times, **matrix))
+        ranking.append(Spreader(value=value, cascades=count, times_even=times, **estimates))
     return ranking
 
 

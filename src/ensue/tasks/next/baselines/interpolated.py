@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
+from typing import Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
 
@@ -32,9 +32,7 @@ from ensue.tasks.next.baselines.recent import Recent, latest_tenth, latest_windo
 from ensue.tasks.next.baselines.repeats import RepeatShares, own_values
 from ensue.tasks.next.batch import PaddedBatch, ScoredBatch, Scores
 from ensue.tasks.next.dataset import Windows
-
-if TYPE_CHECKING:  # to predict imports it only where these counts are asked
-    from scipy.sparse import csr_array
+from ensue.text.sparse import SparseRows, both_ways, sparse_between, sparse_rows
 
 GAP = 10
 PAST = 20
@@ -299,8 +297,8 @@ class Interpolated(Cooccurrence):
             _pair_counts(pairs, values, targets[:, None]),
             _pair_counts(pairs, targets[:, None], values),
             # Row sums are pairs after an id, column sums are pairs before it.
-            pairs.sum(1)[values],
-            pairs.sum(0)[values],
+            (pairs @ np.ones(self.num_ids))[values],
+            np.bincount(pairs.indices, pairs.data, self.num_ids)[values],
             since + np.zeros_like(values),
             seconds / unit,
             *self._repeat_shares(windows, index),
@@ -326,19 +324,15 @@ class Interpolated(Cooccurrence):
             totals.append(np.bincount(row, shares, batch.num_targets).astype(np.float64))
         return np.concatenate(target_shares), np.concatenate(totals)
 
-    def _table(self) -> csr_array:
-        """Return the counts as a SciPy matrix."""
-        from scipy.sparse import csr_array
+    def _table(self) -> SparseRows:
+        """Return the counts as a sparse matrix, (ids, ids)."""
+        return sparse_between(self.rows, self.columns, self.counts.astype(np.float64), self.num_ids)
 
-        shape = (self.num_ids, self.num_ids)
-        return csr_array((self.counts.astype(np.float64), self.columns, self.rows), shape=shape)
-
-    def both_ways(self) -> tuple[csr_array, Scores]:
+    def both_ways(self) -> tuple[SparseRows, Scores]:
         """Return the counts plus ``backward`` times those the other way round, and (ids,) their sums by first value."""
         if self._symmetric is None:
-            forward = self._table()
-            symmetric = (forward + float(self.numbers[BACKWARD]) * forward.T).tocsr()
-            self._symmetric = symmetric, symmetric.sum(1).astype(np.float32)
+            symmetric = both_ways(self._table(), float(self.numbers[BACKWARD]))
+            self._symmetric = symmetric, (symmetric @ np.ones(self.num_ids)).astype(np.float32)
         return self._symmetric
 
     def event_weights(self, batch: PaddedBatch) -> Scores:
@@ -368,17 +362,16 @@ class Interpolated(Cooccurrence):
         Returns:
             (followers,) row x ids + value and the share of each follower, and (targets,) the sum of pairs and prior.
         """
-        from scipy.sparse import csr_array
-
         symmetric, sums = self.both_ways()
         values = batch.ids[batch.target_mask.nonzero()[0]]
         row, event = weights.nonzero()
         total = (weights * sums[values]).sum(1) + float(self.numbers[PRIOR])
         shares = (weights / total[:, None])[row, event].astype(np.float64)
-        shape = (len(weights), self.num_ids)
         # A sparse (targets, ids) matrix of event weights times the (ids, ids) pairs gives the followers of each target.
-        followers = (csr_array((shares, (row, values[row, event])), shape=shape) @ symmetric).tocoo()
-        cells = followers.row.astype(np.int64) * shape[1] + followers.col
+        events = sparse_rows(row, values[row, event], shares, (len(weights), self.num_ids))
+        followers = events @ symmetric
+        rows = np.repeat(np.arange(len(weights)), np.diff(followers.indptr))
+        cells = rows * self.num_ids + followers.indices
         return cells, followers.data.astype(np.float32), total
 
     def back(self) -> Scores:
@@ -421,7 +414,7 @@ class Interpolated(Cooccurrence):
         return ScoredBatch(scores, (weights,))
 
 
-def _pair_counts(pairs: csr_array, first: Index, second: Index) -> Floats:
+def _pair_counts(pairs: SparseRows, first: Index, second: Index) -> Floats:
     """Return the count of each pair, 0 where it never occurs."""
     num = pairs.shape[0]
     # Each stored pair as first x ids + second; rows and columns are sorted, so keys are too.

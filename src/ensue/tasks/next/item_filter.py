@@ -314,5 +314,8 @@ def top_items(scores: Scores, k: int, filters: Sequence[ItemFilter | None]) -> t
         # Padding and unknown are at -inf already, so a filter of all items changes nothing.
         if item_filter is not None and item_filter.num_permitted < item_filter.num_ids - FIRST:
             row_scores = row_scores + item_filter.penalty
-        best[rows], ids[rows] = topk(row_scores, k)
+        if len(rows) == len(scores):
+            best, ids = topk(row_scores, k)
+        else:
+            best[rows], ids[rows] = topk(row_scores, k)
     return ids, best

@@ -30,6 +30,8 @@ from ensue.tasks.next.item_similarity import ItemSimilarity
 POOL = 10
 MIN_POOL = 100
 """Candidates per choice, and in all, at least."""
+MMR_POOL = 4
+"""Candidates per choice that ``mmr`` compares first; all others only if one of these could be chosen."""
 SMOOTHING = 0.01
 """Weight of p in q, so that KL is finite where no chosen item has a value."""
 _DIVERSIFY = re.compile(r"(?:(mmr)|calibrated:(.+))=(0(?:\.\d+)?|1(?:\.0+)?|\.\d+)")
@@ -82,13 +84,32 @@ class Reranker:
             session: (events,) ids of the session.
             k: number of items.
         """
-        counts: list[dict[str, int]] = [{} for _ in self.caps]
         if not self.weight:  # the order of the candidates is that of their scores
+            counts: list[dict[str, int]] = [{} for _ in self.caps]
             in_order = (position for position, id in enumerate(ids.tolist()) if self._takes(id, counts))
             return [*islice(in_order, k)]
         low, high = (scores.min(), scores.max()) if len(scores) else (0.0, 0.0)
         # Scale scores to [0, 1], so that the weight means the same for every session.
         relevance = (1 - self.weight) * (scores - low) / max(high - low, 1e-12)
+        first = MMR_POOL * k
+        if self.similarity is not None and first < len(ids):
+            selected = self._selected(ids[:first], relevance[:first], session, k, float(relevance[first]))
+            if len(selected) == k:
+                return selected
+        return self._selected(ids, relevance, session, k)
+
+    def _selected(self, ids: Index, relevance: Floats, session: Ids, k: int, min_value: float = -np.inf) -> list[int]:
+        """Return the positions of at most ``k`` chosen candidates; fewer where the next one's value is too low.
+
+        Args:
+            ids: (candidates,) ids, best first.
+            relevance: (candidates,) times 1 - w.
+            session: (events,) ids of the session.
+            k: number of items.
+            min_value: of a candidate that is chosen. Values never exceed the relevance, so with the relevance of the
+                best other item, no other item would be chosen instead.
+        """
+        counts: list[dict[str, int]] = [{} for _ in self.caps]
         similarity = self.similarity.among(ids) if self.similarity is not None else None
         p, fractions = self._fractions(ids, session)
         selected: list[int] = []
@@ -102,6 +123,8 @@ class Reranker:
                 values = relevance - self.weight * (p * np.log(p / q)).sum(1)
                 values[closed] = -np.inf
             best = int(values.argmax())
+            if values[best] < min_value:
+                break
             closed.append(best)
             values[best] = -np.inf
             if self.caps and not self._takes(int(ids[best]), counts):

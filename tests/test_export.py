@@ -223,8 +223,9 @@ def test_graphs_of_suggest_score_as_the_network(name: str, tmp_path: Path) -> No
         assert np.exp(latest).sum(1) == pytest.approx(1, abs=1e-5)
 
 
-def test_int8_is_smaller_and_close(tmp_path: Path) -> None:
-    fitted("gru4rec", tmp_path / "model", dim=64)
+@pytest.mark.parametrize("name", ["gru4rec", "sr-gnn"])  # the one multiplies by matrices, the other by a vector too
+def test_int8_is_smaller_and_close(name: str, tmp_path: Path) -> None:
+    fitted(name, tmp_path / "model", dim=64)
     full = export_onnx(tmp_path / "model", tmp_path / "full")
     small = export_onnx(tmp_path / "model", tmp_path / "small", precision="int8")
     assert sum(small.sizes.values()) < sum(full.sizes.values())

@@ -26,10 +26,12 @@ from ensue.tasks import TASKS, named
 from ensue.text.encoder import Encoder
 
 if TYPE_CHECKING:
+    import onnx
     from onnxruntime import quantization
 
     from ensue.learning import onnx_trace
 else:
+    onnx = lazy("onnx")
     quantization = lazy("onnxruntime.quantization")
     onnx_trace = lazy("ensue.learning.onnx_trace")
 
@@ -159,7 +161,17 @@ def quantised(data: bytes) -> bytes:
         # It logs which tensors stay as they are; the loss is measured, here and by `ensue evaluate`.
         logging.disable(logging.WARNING)
         try:
-            quantization.quantize_dynamic(source, target, weight_type=quantization.QuantType.QInt8, per_channel=True)
+            quantization.quantize_dynamic(
+                source, target, weight_type=quantization.QuantType.QInt8, per_channel=True,
+                nodes_to_exclude=_other_products(data),
+            )  # fmt: skip
         finally:
             logging.disable(logging.NOTSET)
         return target.read_bytes()
+
+
+def _other_products(data: bytes) -> list[str]:
+    """Return the names of products by a constant that is no matrix, which onnxruntime cannot compute in 8 bits."""
+    graph = onnx.load_from_string(data).graph
+    others = {tensor.name for tensor in graph.initializer if len(tensor.dims) != 2}
+    return [node.name for node in graph.node if node.op_type == "MatMul" and not others.isdisjoint(node.input)]

@@ -38,11 +38,11 @@ import torch
 from ensue.data.queries import Queries, prefixes, read_queries
 from ensue.records import History
 from ensue.tasks.suggest import train
-from ensue.tasks.suggest.batch import END, FIRST, QueryBatch, pad
+from ensue.tasks.suggest.batch import END, FIRST, padded
 from ensue.tasks.suggest.catalogue import MODELS
-from ensue.tasks.suggest.decoding import beam_search
 from ensue.tasks.suggest.predictor import SuggestPredictor
 from ensue.tasks.suggest.settings import Search
+from ensue.tasks.suggest.torch_generator import TorchGenerator
 from ensue.training.optimizer import make_optimizer
 from ensue_studies.results import provenance
 
@@ -192,12 +192,12 @@ def ours(model: str, queries: int) -> Callable[[], float]:
     network = kind(settings, NUM_IDS).eval()
     network.writer.words.bias.data[END] = -1e4
     ids = np.random.default_rng(0).integers(FIRST, NUM_IDS, (ROWS, queries, WIDTH))
-    batch: QueryBatch = pad(ids.tolist())
+    queries = padded(ids.tolist())
+    generator = TorchGenerator(network, torch.device("cpu"))
 
     def turn() -> float:
         start_time = time.perf_counter()
-        with torch.no_grad():
-            result = beam_search(network.writer, network.encode(batch), batch, SEARCH)
+        result = generator.search(generator.encode(queries), queries, SEARCH)
         assert bool((result.tokens > 0).all())
         return time.perf_counter() - start_time
 

@@ -197,15 +197,34 @@ def without_node() -> str:
 
 @pytest.mark.parametrize("name", ["mtn", "best", "transformer"])
 def test_graphs_of_suggest_score_as_the_network(name: str, tmp_path: Path) -> None:
-    sessions = [History(("ferry times", "ferry prices"), id=f"s{row}") for row in range(12)]
+    sessions = [
+        History(("ferry times", "ferry prices", "old bridge")[: 2 + row % 2], id=f"s{row}") for row in range(12)
+    ]
     sizes = {"dim": 8, "embedding": 8, "wide": 8, "heads": 2, "epochs": 1, "min_users": 1}
     model = QuerySuggester(name, device="cpu", **sizes).fit(sessions)
     model.save(tmp_path / "model")
     report = export_onnx(tmp_path / "model", tmp_path / "export")
-    assert {*report.sizes} == {"encoder.onnx", "decoder.onnx"}
+    assert {*report.sizes} == {"encoder.onnx", "decoder.onnx", "attributions.onnx"}
     assert report.difference <= MAX_DIFFERENCE
-    predictor = load(tmp_path / "model")
+    predictor, exported = (load(tmp_path / folder) for folder in ("model", "export"))
     assert isinstance(predictor, SuggestPredictor)
+    assert isinstance(exported, SuggestPredictor)
+    asked = [*sessions[:3], History(("bridge", "zyzzyva")), History(())]
+    prefixes = ["", "ol", "", "f", "fe"]
+    pairs = zip(exported.predict(asked, 4, prefix=prefixes), predictor.predict(asked, 4, prefix=prefixes), strict=True)
+    for answer, right in pairs:
+        assert [choice.value for choice in answer.choices] == [choice.value for choice in right.choices]
+        for choice, other in zip(answer.choices, right.choices, strict=True):
+            assert choice.score == pytest.approx(other.score, abs=1e-5)
+            weights = [[part.weight for part in one.attributions] for one in (choice, other)]
+            assert weights[0] == pytest.approx(weights[1], abs=1e-5)
+    words = [np.array(one.explain(asked[:1])[0].weights) for one in (exported, predictor)]
+    np.testing.assert_allclose(words[0], words[1], atol=1e-5)
+    (tmp_path / "ask.csv").write_text("session,time,query\nq,1,ferry times\n")
+    results = run(tmp_path, "predict export ask.csv --json", "explain export ask.csv --json", "update export ask.csv")
+    assert [code for code, _, _ in results] == [0, 0, 2], results
+    best = predictor.predict([History(("ferry times",))])[0].choices[0].value
+    assert json.loads(results[0][1])["choices"][0]["value"] == best
     batch = pad([[[4, 5], [4]], [[5]]])
     candidates = pad([[[5, 4], [4]], [[4], [5, 5]]]).words
     with torch.no_grad():

@@ -141,10 +141,9 @@ def _write(
 ) -> None:
     """Write the files of the folder, with graphs in place of the network."""
     contents = dict(predictor.contents())
-    for name in exports.dropped if exports.keeps_network else (NETWORK, OPTIMIZER, *exports.dropped):
+    for name in (NETWORK, OPTIMIZER, *exports.dropped):
         contents.pop(name, None)
-    if not exports.keeps_network:
-        predictor.metadata.exported = facts
+    predictor.metadata.exported = facts
     contents |= described(predictor.summary(), predictor.card())
     if exports.arrays:
         contents[ENSEMBLE] = TensorFile(exports.arrays)

@@ -78,7 +78,6 @@ class Exports(NamedTuple):
         arrays: weights of an ensemble around the network, by name.
         reach: see :class:`ExportFacts`.
         dropped: files of the model folder that the export does without.
-        keeps_network: whether answers still come from the network in torch, and the graphs are for other programs.
         vocabulary: what each id stands for, special ids included; other programs read it.
     """
 
@@ -86,7 +85,6 @@ class Exports(NamedTuple):
     arrays: Mapping[str, Array] = {}
     reach: int | None = None
     dropped: tuple[str, ...] = ()
-    keeps_network: bool = False
     vocabulary: Sequence[str] = ()
 
 

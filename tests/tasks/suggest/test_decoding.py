@@ -6,22 +6,24 @@ import itertools
 import math
 import random
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
 from ensue import SettingError
 from ensue.nn.transformer import PackedRows
-from ensue.tasks.suggest.batch import BEGIN, END, FIRST, PADDING, UNKNOWN, QueryBatch, pad
-from ensue.tasks.suggest.decoding import Found, beam_search
+from ensue.tasks.suggest.batch import BEGIN, END, FIRST, PADDING, UNKNOWN, PaddedQueries, QueryBatch, pad
 from ensue.tasks.suggest.models.mtn import MTN
 from ensue.tasks.suggest.models.recurrent import HLSTM, Seq2Seq
 from ensue.tasks.suggest.models.transformers import Transformer
 from ensue.tasks.suggest.models.writer import QueryWriter
 from ensue.tasks.suggest.prefix import PrefixRule
 from ensue.tasks.suggest.settings import HLSTMSettings, MTNSettings, Search, Seq2SeqSettings, TransformerSettings
+from ensue.tasks.suggest.torch_generator import TorchGenerator
 from tests.tasks.suggest.checks import scored, shaken
 
 NUM_IDS = 16
@@ -51,9 +53,23 @@ def sessions(count: int, seed: int = 0, num_ids: int = NUM_IDS) -> list[list[lis
     ]
 
 
+class Found(NamedTuple):
+    """Suggestions as tensors."""
+
+    tokens: Tensor
+    scores: Tensor
+    sums: Tensor
+
+
+def search_from(network: Any, memory: object, batch: QueryBatch, search: Search, **rules: Any) -> Found:
+    queries = PaddedQueries(batch.words.numpy(), batch.lengths.numpy())
+    found = TorchGenerator(network, torch.device("cpu")).search(memory, queries, search, **rules)
+    return Found(*map(torch.from_numpy, found))
+
+
 def suggest(model: Any, batch: QueryBatch, search: Search, **rules: Any) -> Found:
     with torch.no_grad():
-        return beam_search(model.writer, model.encode(batch), batch, search, **rules)
+        return search_from(model, model.encode(batch), batch, search, **rules)
 
 
 def spelled(found: Found, row: int) -> list[list[int]]:
@@ -168,7 +184,9 @@ class Counting:
 def test_stops_as_soon_as_nothing_open_can_win_by_hand() -> None:
     """After "4" and its end, 0.9 x 0.9: the best open beam has 0.9 x 0.05 = 0.045, which no further word can raise."""
     model: Any = Counting()
-    found = beam_search(model, torch.zeros(1), pad([[[5]]]), Search(beam=2, keep=1, longest=9, exponent=0.0))
+    found = search_from(
+        SimpleNamespace(writer=model), torch.zeros(1), pad([[[5]]]), Search(beam=2, keep=1, longest=9, exponent=0.0)
+    )
     assert model.steps == 2
     assert found.tokens[0, 0].tolist() == [4] + [0] * 8
     assert math.exp(found.sums[0, 0]) == pytest.approx(0.81)
@@ -212,7 +230,8 @@ def test_exhaustive_waits_for_long_ones_by_hand() -> None:
     def found(exhaustive: bool, *begun: int) -> list[list[int]]:
         search = Search(beam=1 + 1, keep=1, longest=9, exponent=1.0, exhaustive=exhaustive)
         model: Any = Late(torch.zeros(0))
-        tokens = beam_search(model, Begun(torch.tensor(begun)), pad([[[5]]] * len(begun)), search).tokens
+        memory = Begun(torch.tensor(begun))
+        tokens = search_from(SimpleNamespace(writer=model), memory, pad([[[5]]] * len(begun)), search).tokens
         return [[id for id in row if id] for row in tokens[:, 0].tolist()]
 
     assert found(False, 5) == [[4]]
@@ -228,7 +247,7 @@ def test_banned_tokens_are_never_written(name: str) -> None:
     model, batch = build(name), pad(sessions(60, seed=5))
     free = set(suggest(model, batch, Search(longest=4)).tokens.flatten().tolist()) - {PADDING}
     dropped = sorted(free)[:2]
-    banned = torch.zeros(NUM_IDS, dtype=torch.bool)
+    banned = np.zeros(NUM_IDS, np.bool_)
     banned[dropped] = True
     held = set(suggest(model, batch, Search(longest=4), banned=banned).tokens.flatten().tolist()) - {PADDING}
     assert held and not held & {*dropped, UNKNOWN, BEGIN, END}
@@ -251,7 +270,7 @@ def test_what_was_typed_is_not_suggested_again(beam: int) -> None:
 
 
 def test_where_all_is_banned_there_is_nothing() -> None:
-    found = suggest(build("mtn"), pad(sessions(3)), Search(), banned=torch.ones(NUM_IDS, dtype=torch.bool))
+    found = suggest(build("mtn"), pad(sessions(3)), Search(), banned=np.ones(NUM_IDS, np.bool_))
     assert (found.scores == -math.inf).all()
     assert not any(spelled(found, row) for row in range(3))
 
@@ -270,15 +289,15 @@ def test_which_words_can_follow_by_hand() -> None:
     typed = PrefixRule(WORDS).read(["how to bri", "", "new"])
 
     def words(row: int, written: int) -> set[bytes]:
-        return {WORDS[id].strip() for id in typed.allowed[row, written].nonzero()[:, 0].tolist()}
+        return {WORDS[id].strip() for id in typed.allowed[row, written].nonzero()[0].tolist()}
 
     assert words(0, 0) == {b"how"}
     assert words(0, len("how ")) == {b"to"}
     assert words(0, len("how to ")) == {b"brisket", b"bring", b"bri"}
     assert typed.allowed[0, len("how to bri")].all() and typed.allowed[1].all()
     assert words(2, 0) == {b"new"}
-    assert PrefixRule(WORDS).read(["to"]).allowed[0, 0].nonzero()[:, 0].tolist() == [8, 9]  # to, tomato
-    assert PrefixRule(WORDS).read(["to "]).allowed[0, 0].nonzero()[:, 0].tolist() == [8]
+    assert PrefixRule(WORDS).read(["to"]).allowed[0, 0].nonzero()[0].tolist() == [8, 9]  # to, tomato
+    assert PrefixRule(WORDS).read(["to "]).allowed[0, 0].nonzero()[0].tolist() == [8]
 
 
 @pytest.mark.parametrize("spellings", [WORDS, PIECES], ids=["words", "pieces"])
@@ -297,7 +316,7 @@ def test_every_suggestion_begins_with_what_is_typed(spellings: list[bytes], beam
 
 def test_every_way_to_cut_a_prefix_into_pieces_is_allowed() -> None:
     typed = PrefixRule(PIECES).read(["bri"])
-    following = [{PIECES[id] for id in typed.allowed[0, place].nonzero()[:, 0].tolist()} for place in range(3)]
+    following = [{PIECES[id] for id in typed.allowed[0, place].nonzero()[0].tolist()} for place in range(3)]
     assert following == [{b"b", b"br", b"bri"}, {b"r"}, {b"i", b"ing"}]
 
 

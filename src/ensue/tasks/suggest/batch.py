@@ -14,8 +14,11 @@ from ensue.lazy import lazy
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
+
+    from ensue.nn import autograd
 else:
     torch = lazy("torch")
+    autograd = lazy("ensue.nn.autograd")
 
 PADDING = 0
 UNKNOWN = 1
@@ -72,8 +75,24 @@ class QueryBatch(NamedTuple):
         return QueryBatch(self.words.to(device, non_blocking=True), self.lengths.to(device, non_blocking=True), units)
 
 
-def pad(sessions: Sequence[Sequence[Sequence[int]]]) -> QueryBatch:
-    """Sessions of queries of token ids as a batch on the CPU."""
+class PaddedQueries(NamedTuple):
+    """Sessions of queries as arrays.
+
+    Attributes:
+        words: (sessions, turns, width) ids of tokens, 0 at padding.
+        lengths: (sessions, turns) tokens of each query; 0 = no such query.
+    """
+
+    words: npt.NDArray[np.int64]
+    lengths: npt.NDArray[np.int64]
+
+    def to(self, device: torch.device | str) -> QueryBatch:
+        """Return the batch as tensors on a device; on the CPU they share its memory."""
+        return QueryBatch(torch.from_numpy(self.words), torch.from_numpy(self.lengths)).to(torch.device(device))
+
+
+def padded(sessions: Sequence[Sequence[Sequence[int]]]) -> PaddedQueries:
+    """Return sessions of queries of token ids as padded arrays."""
     turns = max(1, max(map(len, sessions), default=1))
     lengths = np.zeros((len(sessions), turns), np.int64)
     # A mask picks the cells of queries in row order, which is the order of the flat list.
@@ -83,7 +102,12 @@ def pad(sessions: Sequence[Sequence[Sequence[int]]]) -> QueryBatch:
     words = np.zeros((*lengths.shape, max(1, int(lengths.max(initial=0)))), np.int64)
     # The same one axis further: the cells of tokens, filled from all tokens in order.
     words[np.arange(words.shape[2]) < lengths[..., None]] = [*chain.from_iterable(chain.from_iterable(sessions))]
-    return QueryBatch(torch.from_numpy(words), torch.from_numpy(lengths))
+    return PaddedQueries(words, lengths)
+
+
+def pad(sessions: Sequence[Sequence[Sequence[int]]]) -> QueryBatch:
+    """Return sessions of queries of token ids as a batch on the CPU."""
+    return padded(sessions).to("cpu")
 
 
 def look_up(
@@ -121,8 +145,9 @@ def spell(words: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
     Returns:
         (rows, longest + 1) begin and the words; (rows, longest + 1) the words and end; both 0 at padding.
     """
-    width = int(lengths.max()) if len(lengths) else 0
-    words, begin = words[:, :width], words.new_full((len(words), 1), BEGIN)
+    begin = words.new_full((words.shape[0], 1), BEGIN)
+    if not autograd.is_traced():  # an exported graph takes candidates of any length
+        words = words[:, : int(lengths.max()) if len(lengths) else 0]
     # One column more than the words have, so that the end fits behind the longest.
     targets = torch.cat([words, torch.zeros_like(begin)], dim=1).scatter(1, lengths[:, None], END)
     read = torch.cat([begin, words], dim=1)

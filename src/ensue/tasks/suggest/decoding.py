@@ -11,16 +11,12 @@ A beam of 1 is greedy decoding: it takes the likeliest token, and stops at the f
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 
-from ensue.nn.topk import topk
-from ensue.tasks.suggest.batch import BEGIN, END, PADDING, UNKNOWN, QueryBatch, select
-from ensue.tasks.suggest.model import Decoder
+from ensue.tasks.suggest.batch import BEGIN, PADDING, UNKNOWN, PaddedQueries
 from ensue.tasks.suggest.prefix import Typed
 from ensue.tasks.suggest.settings import Search
 
@@ -29,6 +25,10 @@ Floats = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 MIN_DONE = 0.25
 """Fraction of the rows that must be done before they leave the search: to copy the others costs a third of a step."""
+
+
+NEVER = (PADDING, UNKNOWN, BEGIN)
+"""Tokens that are never written."""
 
 
 class Found(NamedTuple):
@@ -40,9 +40,48 @@ class Found(NamedTuple):
         sums: (rows, keep) log-probability, the end included.
     """
 
-    tokens: Tensor
-    scores: Tensor
-    sums: Tensor
+    tokens: Ints
+    scores: Floats
+    sums: Floats
+
+
+class Extended(NamedTuple):
+    """Continuations of the open beams of each row.
+
+    Attributes:
+        ends: (rows, open) log-probability of each beam that ends here; a copy.
+        sums: (rows, beam) those of the best continuations of a row, falling.
+        cells: (rows, beam) which these are: the beam times the size of the vocabulary, plus the token.
+    """
+
+    ends: Floats
+    sums: Floats
+    cells: Ints
+
+
+class Steps(Protocol):
+    """A decoder that reads the open beams of all rows token by token."""
+
+    num_ids: int
+
+    def extend(self, last: Ints, sums: Floats, beam: int, allowed: tuple[Ints, Ints] | None) -> Extended:
+        """Read the latest token of each open beam, and return the best continuations of each row.
+
+        Args:
+            last: (rows, open) tokens.
+            sums: (rows, open) log-probability so far.
+            beam: number of continuations of a row, less where there are fewer.
+            allowed: of a typed prefix, index (rows, 1) and (rows, open) into ``Typed.allowed``.
+        """
+        ...
+
+    def select(self, parents: Ints) -> None:
+        """Continue with (rows, beam) numbers of the open beams of each row."""
+        ...
+
+    def keep(self, rows: Ints) -> None:
+        """Continue with some of the rows."""
+        ...
 
 
 class _Beams(NamedTuple):
@@ -54,61 +93,29 @@ class _Beams(NamedTuple):
     written: Ints  # (rows, open) bytes of the prefix that are written
 
 
-class _Ended(NamedTuple):
-    """Finished beams, the best first."""
-
-    tokens: Ints  # (rows, keep, longest)
-    scores: Floats  # (rows, keep)
-    sums: Floats  # (rows, keep)
-
-
-@torch.inference_mode()
-def beam_search(
-    writer: Decoder,
-    memory: object,
-    batch: QueryBatch,
-    search: Search,
-    *,
-    banned: Tensor | None = None,
-    typed: Typed | None = None,
-) -> Found:
-    """The likeliest next queries of each row.
+def beam_search(steps: Steps, queries: PaddedQueries, search: Search, typed: Typed | None = None) -> Found:
+    """Return the likeliest next queries of each row.
 
     Args:
-        writer: of a network in evaluation mode.
-        memory: what the network made of ``batch``.
-        batch: the sessions, whose queries are not suggested again.
+        steps: a decoder that has read nothing.
+        queries: the sessions, whose queries are not suggested again.
         search: widths and lengths.
-        banned: (ids,) True for tokens that must not be written; padding, unknown and begin never are.
         typed: what each suggestion must begin with.
 
     Returns:
         As many suggestions as there are; a row that has none has scores of -inf.
     """
-    device = batch.words.device
-    typed = None if typed is None else Typed(*(table.to(device) for table in typed))
-    words, lengths = batch.words.numpy(force=True), batch.lengths.numpy(force=True)
+    words, lengths = queries.words, queries.lengths
     results = ended = _nothing(len(words), search)
     rows = np.arange(len(words))  # the rows that are still searched; all other arrays have one line for each
     beams = _begin(lengths, search)
-    state = writer.start(memory)
     last = np.full((len(rows), 1), BEGIN)
     done = np.zeros(len(rows), np.bool_)
     for step in range(search.longest + 1):
-        log_shares, state = writer.step(memory, state, torch.from_numpy(last.ravel()).to(device))
-        if step == 0:
-            wall = _wall(banned, log_shares)
-        sums_so_far = torch.from_numpy(beams.sums).to(log_shares)
-        totals = log_shares.add_(wall).view(*last.shape, -1).add_(sums_so_far[..., None])
-        if typed is not None:
-            allowed = typed.allowed[
-                torch.from_numpy(rows[:, None]).to(device), torch.from_numpy(beams.written).to(device)
-            ]
-            totals.masked_fill_(~allowed, -torch.inf)
-        ends = _ends(totals[..., END].numpy(force=True), beams, lengths, step)
-        totals[..., END] = -torch.inf
+        allowed = None if typed is None else (rows[:, None], beams.written)
         # The best continuations of a row are chosen among all its beams and tokens at once.
-        sums, flat_tokens = (array.numpy(force=True) for array in topk(totals.view(len(rows), -1), search.beam))
+        end_sums, sums, cells = steps.extend(last, beams.sums, search.beam, allowed)
+        ends = _ends(end_sums, beams, lengths, step)
         # Greedy search: the end and the best token compete, and the loser is closed.
         if search.beam == 1 and step < search.longest:
             ends = np.where(ends < sums, -np.inf, ends)
@@ -120,11 +127,9 @@ def beam_search(
         done |= sums[:, 0] / length**search.exponent <= ended.scores[:, -1]
         if step == search.longest or done.all():
             break
-        # A flat index over (beam, token) is the beam times the vocabulary plus the token.
-        parents, last = np.divmod(flat_tokens, totals.shape[2])
-        # Beams are flat for the decoder: row x beams + the beam that each new one continues.
+        parents, last = np.divmod(cells, steps.num_ids)
+        steps.select(parents)
         numbers = np.arange(len(rows))[:, None]
-        state = state.select(torch.from_numpy((numbers * totals.shape[1] + parents).ravel()).to(device))
         beams = _go_on(beams, sums, numbers, parents, last, step, words)
         if typed is not None:
             beams = beams._replace(written=_written(typed, rows, beams.written, last))
@@ -133,15 +138,13 @@ def beam_search(
             _store(results, rows, ended)
             going = np.flatnonzero(~done)
             rows, words, lengths, last, done = rows[going], words[going], lengths[going], last[going], done[going]
-            beams, ended = _Beams._make(array[going] for array in beams), _Ended._make(array[going] for array in ended)
-            index = torch.from_numpy(going).to(device)
-            memory = select(cast(Any, memory), index)
-            state = state.of_sources(index, last.shape[1])
+            beams, ended = _Beams._make(array[going] for array in beams), Found._make(array[going] for array in ended)
+            steps.keep(going)
     _store(results, rows, ended)
-    return Found(*map(torch.from_numpy, results))
+    return results
 
 
-def _store(results: _Ended, rows: Ints, ended: _Ended) -> None:
+def _store(results: Found, rows: Ints, ended: Found) -> None:
     """Write the lines of some rows."""
     for result, lines in zip(results, ended, strict=True):
         result[rows] = lines
@@ -155,20 +158,9 @@ def _begin(lengths: Ints, search: Search) -> _Beams:
     return _Beams(np.zeros((rows, 1, search.longest), np.int64), np.zeros((rows, 1)), repeating, none)
 
 
-def _nothing(rows: int, search: Search) -> _Ended:
+def _nothing(rows: int, search: Search) -> Found:
     scores = np.full((rows, search.keep), -np.inf)
-    return _Ended(np.full((rows, search.keep, search.longest), PADDING), scores, scores.copy())
-
-
-def _wall(banned: Tensor | None, like: Tensor) -> Tensor:
-    """(ids,) -inf for what must never be written, 0 elsewhere."""
-    wall = like.new_zeros(like.shape[1])
-    if banned is not None:
-        # Added to log-probabilities, the wall closes what is banned and leaves all else.
-        wall[banned.to(wall.device)] = -torch.inf
-    wall[[PADDING, UNKNOWN, BEGIN]] = -torch.inf
-    wall[END] = 0.0
-    return wall
+    return Found(np.full((rows, search.keep, search.longest), PADDING), scores, scores.copy())
 
 
 def _ends(sums: Floats, beams: _Beams, lengths: Ints, step: int) -> Floats:
@@ -180,7 +172,7 @@ def _ends(sums: Floats, beams: _Beams, lengths: Ints, step: int) -> Floats:
     return np.where(repeats_query, -np.inf, sums)
 
 
-def _keep(kept: _Ended, tokens: Ints, ends: Floats, step: int, search: Search) -> _Ended:
+def _keep(kept: Found, tokens: Ints, ends: Floats, step: int, search: Search) -> Found:
     """The best of what was kept and what ended now."""
     if step == 0:
         return kept
@@ -190,7 +182,7 @@ def _keep(kept: _Ended, tokens: Ints, ends: Floats, step: int, search: Search) -
     tokens_of = np.concatenate([kept.tokens, tokens], axis=1)
     sums = np.concatenate([kept.sums, ends], axis=1)
     rows = np.arange(len(best))[:, None]
-    return _Ended(tokens_of[rows, best], scores[rows, best], sums[rows, best])
+    return Found(tokens_of[rows, best], scores[rows, best], sums[rows, best])
 
 
 def _go_on(beams: _Beams, sums: Floats, rows: Ints, parents: Ints, token: Ints, step: int, words: Ints) -> _Beams:
@@ -206,8 +198,7 @@ def _go_on(beams: _Beams, sums: Floats, rows: Ints, parents: Ints, token: Ints, 
 
 def _written(typed: Typed, rows: Ints, written: Ints, token: Ints) -> Ints:
     """(rows, open) bytes of the prefix that are written with one token more."""
-    sizes = typed.sizes.numpy(force=True)
-    ends = typed.ends.numpy(force=True)[rows]
+    ends = typed.ends[rows]
     # The prefix may end inside a token: more bytes than it has are not counted.
-    bytes_written: Ints = np.minimum(written + sizes[token], ends[:, None])
+    bytes_written: Ints = np.minimum(written + typed.sizes[token], ends[:, None])
     return bytes_written

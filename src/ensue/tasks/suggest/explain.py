@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
@@ -17,27 +16,17 @@ import polars as pl
 from ensue.answers import Answer, Attribution, Choice, QueryExplanation
 from ensue.data.histories import Histories, Index
 from ensue.errors import SettingError
-from ensue.lazy import lazy
-from ensue.learning.state import evaluating, require_trained
+from ensue.learning.state import require_trained
 from ensue.metrics import Floats
 from ensue.records import History, as_tuple
 from ensue.settings import require_k
 from ensue.tasks.suggest.baselines.shares import CONDITIONS
-from ensue.tasks.suggest.batch import PADDING, UNKNOWN, QueryBatch, pad
+from ensue.tasks.suggest.batch import PADDING, UNKNOWN, PaddedQueries, padded
 from ensue.tasks.suggest.catalogue import RERANKER
 from ensue.tasks.suggest.dataset import spell_out
 from ensue.tasks.suggest.infer import GROUP, clean, clean_prefix, ranked, spelled
 from ensue.tasks.suggest.state import SuggestState
 from ensue.vocabulary import FIRST
-
-if TYPE_CHECKING:  # need torch
-    import torch
-    from torch import Tensor
-
-    from ensue.tasks.suggest import model
-else:
-    torch = lazy("torch")
-    model = lazy("ensue.tasks.suggest.model")
 
 MAX_K = 1000
 """Suggestions that can be asked for: the search keeps as many beams, and each has states of its own."""
@@ -175,7 +164,7 @@ def _largest(weights: Floats) -> list[int]:
 
 def _networks(state: SuggestState, sessions: Histories, lists: Lists) -> Iterator[list[Weighted]]:
     """Return each query's attention weight in a suggestion, and the drop of its score without the query."""
-    batch = pad(spelled(state, sessions)).to(state.device)
+    batch = padded(spelled(state, sessions))
     weights = by_query(state, batch, lists)
     deleted_turns = [np.argsort(-session_weights[0], kind="stable")[:NUM_DELETED] for session_weights in weights]
     # Turns of the network begin at the latest queries, which are all that it reads.
@@ -194,43 +183,37 @@ def _networks(state: SuggestState, sessions: Histories, lists: Lists) -> Iterato
         yield choices
 
 
-def by_query(state: SuggestState, batch: QueryBatch, lists: Lists) -> list[Floats]:
+def by_query(state: SuggestState, batch: PaddedQueries, lists: Lists) -> list[Floats]:
     """For each session (choices, turns) how much each suggestion leaned on each query: the mean over its tokens."""
     owners = np.repeat(np.arange(len(lists)), [len(choices) for choices in lists])
-    candidates = pad([state.search_rules().spelling([text for choices in lists for text, _ in choices])]).words[0]
+    candidates = padded([state.search_rules().spelling([text for choices in lists for text, _ in choices])]).words[0]
     # One row per suggestion: its session is repeated as often as it has suggestions.
-    rows = torch.from_numpy(owners).to(batch.words.device)
-    weights = attributions(state, QueryBatch(batch.words[rows], batch.lengths[rows]), candidates)
-    lengths = (candidates != PADDING).sum(1)[:, None].clamp(min=1)
+    weights = state.generator.attributions(PaddedQueries(batch.words[owners], batch.lengths[owners]), candidates)
+    lengths = (candidates != PADDING).sum(1)[:, None].clip(min=1)
     # (rows, tokens, turns, width): sum over the words of each query, mean over the suggestion's tokens.
-    shares: Floats = (weights.sum(3).sum(1) / lengths).numpy()
+    shares: Floats = weights.sum(3).sum(1) / lengths
     turns = (batch.lengths > 0).sum(1).tolist()
     return [shares[owners == row][:, : turns[row]] for row in range(len(lists))]
 
 
-def attributions(state: SuggestState, batch: QueryBatch, candidates: Tensor) -> Tensor:
-    """(rows, tokens, turns, width) weights on the CPU; see ``attributions`` of each network."""
-    return evaluating(state.network).attributions(batch, candidates.to(state.device)).double().cpu()
-
-
-def _without(state: SuggestState, batch: QueryBatch, lists: Lists, deleted_turns: Sequence[Index]) -> list[Floats]:
+def _without(state: SuggestState, batch: PaddedQueries, lists: Lists, deleted_turns: Sequence[Index]) -> list[Floats]:
     """For each session (deleted_turns, choices) what each score falls by when the network does not read that query."""
-    owners = torch.tensor([row for row, turns in enumerate(deleted_turns) for _ in turns])
-    deleted = torch.tensor([turn for turns in deleted_turns for turn in turns.tolist()])
+    owners = np.array([row for row, turns in enumerate(deleted_turns) for _ in turns], np.int64)
+    deleted = np.array([turn for turns in deleted_turns for turn in turns.tolist()], np.int64)
     spell = state.search_rules().spelling
-    candidates = pad([spell([text for text, _ in choices]) for choices in lists]).words.to(state.device)
+    candidates = padded([spell([text for text, _ in choices]) for choices in lists]).words
     words, lengths = batch.words[owners], batch.lengths[owners]
-    positions = torch.arange(lengths.shape[1]).expand(len(owners), -1)
+    positions = np.arange(lengths.shape[1])
     # Queries behind the deleted one move one turn to the front, and the last turn becomes empty.
-    positions = (positions + (positions >= deleted[:, None]).long()).clamp(max=lengths.shape[1] - 1)
-    is_last = torch.arange(lengths.shape[1]) == lengths.shape[1] - 1
-    shorter = lengths.gather(1, positions.to(lengths.device)).masked_fill(is_last.to(lengths.device), 0)
-    words_without = words.gather(1, positions.to(words.device)[..., None].expand(-1, -1, words.shape[2]))
+    moved = np.minimum(positions + (positions >= deleted[:, None]), lengths.shape[1] - 1)
+    shorter = np.where(positions == lengths.shape[1] - 1, 0, np.take_along_axis(lengths, moved, 1))
+    words_without = np.take_along_axis(words, moved[..., None], 1)
     # The copy of the last turn and what was read past a query's end are padding again.
-    words_without = words_without * (torch.arange(words.shape[2], device=words.device) < shorter[..., None])
-    with torch.no_grad():
-        all_scores = _order(state, batch, candidates)
-        deleted_scores = _order(state, QueryBatch(words_without, shorter), candidates[owners])
+    words_without = words_without * (np.arange(words.shape[2]) < shorter[..., None])
+    generator = state.generator
+    exponent = state.shared.exponent
+    all_scores = generator.order(batch, candidates, exponent)
+    deleted_scores = generator.order(PaddedQueries(words_without, shorter), candidates[owners], exponent)
     drops = []
     low = 0
     for row, choices in enumerate(lists):
@@ -239,18 +222,10 @@ def _without(state: SuggestState, batch: QueryBatch, lists: Lists, deleted_turns
         mass = shown_scores.sum()
         size = len(choices)
         # Probabilities among the suggestions shown, scaled to what these had of all candidates.
-        without = deleted_scores[low : low + turns, :size].softmax(1).numpy()
-        drops.append(mass * (all_scores[row : row + 1, :size].softmax(1).numpy() - without))
+        without = generator.probabilities(deleted_scores[low : low + turns, :size])
+        drops.append(mass * (generator.probabilities(all_scores[row : row + 1, :size]) - without))
         low += turns
     return drops
-
-
-def _order(state: SuggestState, batch: QueryBatch, candidates: Tensor) -> Tensor:
-    """(rows, choices) what the network alone would order suggestions by."""
-    network = evaluating(state.network)
-    lengths = (candidates != PADDING).sum(2) + 1
-    scores = model.score(network.writer, network.encode(batch), candidates)
-    return (scores.double() / lengths**state.shared.exponent).cpu()
 
 
 def explanations(state: SuggestState, records: Sequence[History], k: int) -> list[QueryExplanation]:
@@ -274,9 +249,9 @@ def explanation(state: SuggestState, record: History, answer: Answer) -> QueryEx
     words = tuple(tuple(tokenizer.decode([id]) for id in span) for span in spans)
     weights: tuple[tuple[float, ...], ...] = ()
     if queries and best and state.schedule is not None:
-        batch = pad(spelled(state, Histories.of([History(typed)]))).to(state.device)
-        rows = attributions(state, batch, torch.tensor([spans[-1]]))[0]
-        positions = batch.mask[0].cpu()
+        batch = padded(spelled(state, Histories.of([History(typed)])))
+        rows = state.generator.attributions(batch, np.array([spans[-1]], np.int64))[0]
+        positions = np.arange(batch.words.shape[2]) < batch.lengths[0][:, None]
         weights = tuple(tuple(row[positions].tolist()) for row in rows)
     suggested = words[-1] if best else ()
     return QueryExplanation(queries, words[:-1], suggested, weights, answer)

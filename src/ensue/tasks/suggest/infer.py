@@ -25,7 +25,7 @@ from ensue.learning.vectors import VectorTable
 from ensue.metrics import Floats
 from ensue.tasks.suggest.baselines.counting import MostFrequentNext, RepeatLast, Suggestions
 from ensue.tasks.suggest.baselines.shares import SOURCES
-from ensue.tasks.suggest.batch import PADDING, UNKNOWN, QueryBatch, pad
+from ensue.tasks.suggest.batch import PADDING, UNKNOWN, PaddedQueries, pad, padded
 from ensue.tasks.suggest.candidates import ALL_FEATURES, NETWORK, CandidateRows, Mask, features, first_of_each, shares
 from ensue.tasks.suggest.catalogue import RERANKER
 from ensue.tasks.suggest.ensembles.consensus import order as by_consensus
@@ -35,14 +35,10 @@ from ensue.tasks.suggest.similarity import SIMILAR
 from ensue.tasks.suggest.state import SuggestState
 from ensue.vocabulary import FIRST
 
-if TYPE_CHECKING:  # need torch
+if TYPE_CHECKING:  # needs torch
     import torch
-
-    from ensue.tasks.suggest import decoding, model
 else:
     torch = lazy("torch")
-    decoding = lazy("ensue.tasks.suggest.decoding")
-    model = lazy("ensue.tasks.suggest.model")
 
 GROUP = 64
 """Sessions that are answered at once."""
@@ -192,9 +188,8 @@ def _consider(
     # What the user typed already is no suggestion, unless repeats are allowed.
     excluded = [set() if state.shared.repeats else {*values} for values in typed]
     if state.schedule is not None and len(sessions):
-        batch = pad(tokens).to(state.device)
-        with torch.no_grad():
-            memory = evaluating(state.network).encode(batch)
+        batch = padded(tokens)
+        memory = state.generator.encode(batch)
         written = [
             {text: pair for text, pair in pool.items() if text not in session and text.startswith(prefix)}
             for pool, session, prefix in zip(_write(state, batch, memory, k, prefixes), excluded, prefixes, strict=True)
@@ -285,7 +280,7 @@ def session_vectors(state: SuggestState, sessions: Histories) -> tuple[VectorTab
 
 
 def _write(
-    state: SuggestState, batch: QueryBatch, memory: object, k: int, prefixes: Sequence[str]
+    state: SuggestState, queries: PaddedQueries, memory: object, k: int, prefixes: Sequence[str]
 ) -> Iterator[dict[str, tuple[float, int]]]:
     """For each session the texts that the beam search writes, with their log-probability and tokens, the end included.
 
@@ -297,9 +292,7 @@ def _write(
     typed_prefix = (
         rules.prefixes.read([stem + prefix if prefix else "" for prefix in prefixes]) if any(prefixes) else None
     )
-    suggestions = decoding.beam_search(
-        state.network.writer, memory, batch, state.shared.search(k), banned=rules.banned, typed=typed_prefix
-    )
+    suggestions = state.generator.search(memory, queries, state.shared.search(k), rules.banned, typed_prefix)
     lengths = (suggestions.tokens != PADDING).sum(2).tolist()
     for tokens, sums, sizes in zip(suggestions.tokens.tolist(), suggestions.sums.tolist(), lengths, strict=True):
         pool: dict[str, tuple[float, int]] = {}
@@ -341,9 +334,7 @@ def _score(state: SuggestState, memory: object, candidates: CandidateRows, num_s
     sizes = np.bincount(candidates.owners[unscored], minlength=num_sessions)
     # Flat candidates to one list per session, padded for the decoder.
     ends = np.cumsum(sizes).tolist()
-    lists = pad([tokens[low:high] for low, high in pairwise([0, *ends])]).words
-    with torch.no_grad():
-        sums = model.score(state.network.writer, memory, lists.to(state.device)).numpy(force=True)
+    sums = state.generator.score(memory, padded([tokens[low:high] for low, high in pairwise([0, *ends])]).words)
     # (sessions, choices) log-probabilities, of which the first ``sizes`` of each row are of candidates.
     totals = candidates.totals.copy()
     totals[unscored] = sums[np.arange(sums.shape[1]) < sizes[:, None]]

@@ -1,8 +1,7 @@
-"""Networks of task ``suggest`` as ONNX graphs: one encodes a session, one scores and continues queries.
+"""Networks of task ``suggest`` as ONNX graphs: one encodes a session, one scores and continues queries, one attributes.
 
 A host searches by the second graph: it repeats the row of a session for each query that it writes, reads ``latest`` for
-the tokens that continue it, and ``totals`` for candidates of its own. Answers of ensue itself also follow the
-k-anonymity threshold and counts of the log, and come from the network in torch, which stays in the folder.
+the tokens that continue it, and ``totals`` for candidates of its own.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ from ensue.nn.transformer import PackedRows
 from ensue.tasks.suggest.batch import BEGIN, FIRST, PADDING, UNKNOWN, QueryBatch
 from ensue.tasks.suggest.model import QueryNetwork
 from ensue.tasks.suggest.models.writer import QueryWriter, WriterMemory
+from ensue.tasks.suggest.onnx_network import ATTRIBUTIONS, DECODER, ENCODER
 from ensue.tasks.suggest.state import SuggestState
 
-ENCODER, DECODER = "encoder.onnx", "decoder.onnx"
 MAX_TOKENS = 500
 """Tokens of a query that a graph knows positions of."""
 
@@ -41,6 +40,22 @@ class SessionMemory(nn.Module):
         memory: WriterMemory = self.network.encode(QueryBatch(words, lengths))
         # Keys of padding mean nothing, and are 0.
         return memory.keys * memory.mask[:, None, None, None, :, None], memory.mask, memory.words
+
+
+class QueryAttributions(nn.Module):
+    """Weights of the earlier tokens in each token of a suggestion.
+
+    Args:
+        network: of task ``suggest``.
+    """
+
+    def __init__(self, network: QueryNetwork) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, words: Tensor, lengths: Tensor, candidates: Tensor) -> Tensor:
+        """Return (rows, tokens, turns, width) weights of the tokens of (rows, width) candidates."""
+        return self.network.attributions(QueryBatch(words, lengths), candidates)
 
 
 class QueryScores(nn.Module):
@@ -138,14 +153,12 @@ def exports(state: SuggestState) -> Exports:
         read = np.concatenate([np.full((rows, 1), BEGIN), targets[:, :-1]], axis=1)
         return memory.keys, memory.mask, memory.words, torch.from_numpy(read), torch.from_numpy(targets)
 
+    def suggestions(rows: int, length: int) -> tuple[Tensor, ...]:
+        return *sessions(rows, length), torch.from_numpy(random.integers(FIRST, num_ids, (rows, length)))
+
     axes = {0: "rows", 1: "length"}
-    encoder = Traceable(
-        SessionMemory(module).eval(),
-        {"words": {0: "sessions", 1: "turns", 2: "width"}, "lengths": {0: "sessions", 1: "turns"}},
-        ["keys", "mask", "source"],
-        sessions,
-        MAX_TOKENS,
-    )
+    of_sessions = {"words": {0: "sessions", 1: "turns", 2: "width"}, "lengths": {0: "sessions", 1: "turns"}}
+    encoder = Traceable(SessionMemory(module).eval(), of_sessions, ["keys", "mask", "source"], sessions, MAX_TOKENS)
     decoder = Traceable(
         QueryScores(network.writer).eval(),
         {
@@ -155,5 +168,14 @@ def exports(state: SuggestState) -> Exports:
         ["totals", "latest"],
         queries,
         MAX_TOKENS,
+        num_compared=2,
     )  # fmt: skip
-    return Exports({ENCODER: encoder, DECODER: decoder}, keeps_network=True, vocabulary=state.tokenizer.tokens)
+    attributions = Traceable(
+        QueryAttributions(module).eval(),
+        {**of_sessions, "candidates": {0: "sessions", 1: "length"}},
+        ["attributions"],
+        suggestions,
+        MAX_TOKENS,
+    )
+    graphs = {ENCODER: encoder, DECODER: decoder, ATTRIBUTIONS: attributions}
+    return Exports(graphs, vocabulary=state.tokenizer.tokens)

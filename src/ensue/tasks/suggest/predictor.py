@@ -16,7 +16,7 @@ from ensue.arguments import require_records
 from ensue.data.histories import Histories
 from ensue.data.queries import Queries, require_pairs
 from ensue.data.queries.tokens import QueryTokenizer
-from ensue.errors import DataError
+from ensue.errors import DataError, SettingError
 from ensue.learning import life
 from ensue.learning.life import NO_TRAINING, train_update
 from ensue.learning.state import Folders, require_trained
@@ -30,6 +30,7 @@ from ensue.tasks.suggest.baselines.retrieval import Retrieval
 from ensue.tasks.suggest.baselines.table import Crowd
 from ensue.tasks.suggest.candidates import MIXED
 from ensue.tasks.suggest.catalogue import MODELS as CATALOGUE
+from ensue.tasks.suggest.onnx_network import OnnxGenerator
 from ensue.tasks.suggest.privacy import Floor, bounded, people_of, prints, shared_steps
 from ensue.tasks.suggest.state import SuggestState
 from ensue.tasks.suggest.train import note_cuts
@@ -82,7 +83,9 @@ def restore(state: SuggestState, fitted: FittedSuggester, folder: Path) -> None:
     state.tokenizer = fitted.tokenizer
     state.train_prints = fitted.train_prints
     state.model = state.retrieval = fitted.retrieval
-    if state.schedule is not None:
+    if state.metadata.exported is not None:
+        state.model = OnnxGenerator.read(folder, len(state.tokenizer))
+    elif state.schedule is not None:
         state.read_network(folder, read_tensors(folder, NETWORK), bounded=state.model_name in {*CATALOGUE})
 
 
@@ -208,6 +211,8 @@ class SuggestPredictor(SuggestState):
     def vectors_of(self, records: Sequence[History]) -> tuple[VectorTable, Mask]:
         """Return the encoder's vector of each session of queries, and which sessions hold a query."""
         rows = require_records(records, History)
+        if self.metadata.exported is not None:
+            raise SettingError("an exported model has no vectors of sessions; ask the folder that it was exported from")
         if self.schedule is None or self.model is self.retrieval:
             raise self.without_vectors("sessions", "mtn")
         return infer.session_vectors(self, explain.typed_sessions(self, rows))

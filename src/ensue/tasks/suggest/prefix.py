@@ -6,10 +6,12 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import torch
-from torch import Tensor
+import numpy as np
+import numpy.typing as npt
 
 from ensue.tasks.suggest.batch import FIRST
+
+Ints = npt.NDArray[np.int64]
 
 
 class Typed(NamedTuple):
@@ -22,9 +24,9 @@ class Typed(NamedTuple):
         ends: (rows,) bytes of each prefix.
     """
 
-    allowed: Tensor
-    sizes: Tensor
-    ends: Tensor
+    allowed: npt.NDArray[np.bool_]
+    sizes: Ints
+    ends: Ints
 
 
 class PrefixRule:
@@ -44,25 +46,25 @@ class PrefixRule:
         # Sorted by spelling, all tokens that begin with a text are a range.
         pairs = sorted((text, id) for id, text in enumerate(spellings) if id >= FIRST and text)
         self.texts = [text for text, _ in pairs]
-        self.ids = torch.tensor([id for _, id in pairs], dtype=torch.long)
+        self.ids = np.array([id for _, id in pairs], np.int64)
         self.longest = max((len(text) for text in self.texts), default=0)
         sizes = [len(text) if id >= FIRST else 0 for id, text in enumerate(spellings)]
-        self.sizes = torch.tensor(sizes, dtype=torch.long)
+        self.sizes = np.array(sizes, np.int64)
 
     def read(self, prefixes: Sequence[str]) -> Typed:
         """One prefix a row; an empty one forbids nothing."""
         texts = [prefix.encode() for prefix in prefixes]
         longest = max(map(len, texts), default=0)
-        allowed = torch.zeros(len(texts), longest + 1, self.count, dtype=torch.bool)
+        allowed = np.zeros((len(texts), longest + 1, self.count), np.bool_)
         for row, text in enumerate(texts):
             for position in range(len(text)):
                 # After ``position`` bytes a token must agree with the rest of the prefix, as far as both go.
                 allowed[row, position, self._following(text[position:])] = True
             # The prefix is complete: anything may follow.
             allowed[row, len(text) :] = True
-        return Typed(allowed, self.sizes, torch.tensor([len(text) for text in texts], dtype=torch.long))
+        return Typed(allowed, self.sizes, np.array([len(text) for text in texts], np.int64))
 
-    def _following(self, rest: bytes) -> Tensor:
+    def _following(self, rest: bytes) -> Ints:
         """Ids of the tokens that begin with ``rest``, or that ``rest`` begins with."""
         low, high = bisect_left(self.texts, rest), self._after(rest)
         ids = [self.ids[low:high]]
@@ -70,7 +72,7 @@ class PrefixRule:
             # A token that is shorter than the rest must be its beginning.
             spelled = rest[:size]
             ids.append(self.ids[bisect_left(self.texts, spelled) : bisect_right(self.texts, spelled)])
-        return torch.cat(ids)
+        return np.concatenate(ids)
 
     def _after(self, rest: bytes) -> int:
         """Return the end of the range of tokens that begin with ``rest``."""

@@ -5,21 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 from itertools import chain
-from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
 
 from ensue.data.queries.tokens import QueryTokenizer
-from ensue.lazy import lazy
 from ensue.tasks.suggest.batch import FIRST, UNKNOWN
+from ensue.tasks.suggest.prefix import PrefixRule
 from ensue.tasks.suggest.privacy import Floor
-
-if TYPE_CHECKING:
-    import torch
-    from torch import Tensor
-
-    from ensue.tasks.suggest import prefix
-else:
-    torch = lazy("torch")
-    prefix = lazy("ensue.tasks.suggest.prefix")
 
 MAX_TEXTS = 200_000
 """Texts and words whose tokens are cached; then all are computed again."""
@@ -71,14 +64,14 @@ class GenerationRules:
         self.spelling = Spelling(tokenizer)
 
     @cached_property
-    def banned(self) -> Tensor:
+    def banned(self) -> npt.NDArray[np.bool_]:
         """(ids,) True for tokens that no text which may be shown can hold."""
-        return torch.from_numpy(~self.floor.word_ids_allowed(self.tokenizer))
+        return ~self.floor.word_ids_allowed(self.tokenizer)
 
     @cached_property
-    def prefixes(self) -> prefix.PrefixRule:
+    def prefixes(self) -> PrefixRule:
         """Which tokens continue a text."""
-        return prefix.PrefixRule(spellings(self.tokenizer))
+        return PrefixRule(spellings(self.tokenizer))
 
 
 def spellings(tokenizer: QueryTokenizer) -> list[bytes]:

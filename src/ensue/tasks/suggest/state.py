@@ -13,6 +13,7 @@ import polars as pl
 from ensue.data.histories import Histories
 from ensue.data.queries import Queries
 from ensue.data.queries.tokens import QueryTokenizer
+from ensue.lazy import lazy
 from ensue.learning.state import State, require_trained
 from ensue.schedule import by_hand, require_fixed
 from ensue.settings import changed
@@ -23,7 +24,9 @@ from ensue.tasks.suggest.baselines.table import Crowd
 from ensue.tasks.suggest.candidates import MIXED
 from ensue.tasks.suggest.catalogue import BEST, MODELS, RERANKED, RERANKER, SHARED
 from ensue.tasks.suggest.dataset import Sessions, Spelled, spell_out
+from ensue.tasks.suggest.generator import Generator
 from ensue.tasks.suggest.metadata import SuggesterMetadata
+from ensue.tasks.suggest.onnx_network import OnnxGenerator
 from ensue.tasks.suggest.privacy import Floor, people_of
 from ensue.tasks.suggest.rules import GenerationRules
 from ensue.tasks.suggest.settings import (
@@ -36,8 +39,11 @@ from ensue.tasks.suggest.settings import (
 from ensue.tasks.suggest.similarity import Similarity
 from ensue.vocabulary import FIRST
 
-if TYPE_CHECKING:  # needs torch
+if TYPE_CHECKING:  # need torch
+    from ensue.tasks.suggest import torch_generator
     from ensue.tasks.suggest.model import QueryNetwork
+else:
+    torch_generator = lazy("ensue.tasks.suggest.torch_generator")
 
 
 class SuggestState(State["QueryNetwork"]):
@@ -69,7 +75,7 @@ class SuggestState(State["QueryNetwork"]):
         """Splits queries into tokens and holds their ids."""
         self.retrieval: Retrieval | None = None
         """The queries of the log that may be shown, and their counts; ``None`` before training."""
-        self.model: QueryNetwork | Retrieval | None = None
+        self.model: QueryNetwork | OnnxGenerator | Retrieval | None = None
         self.metadata: SuggesterMetadata = SuggesterMetadata(
             sessions=0, queries=0, distinct=0, tokens=0, normalisation="plain", notes=[]
         )
@@ -81,6 +87,13 @@ class SuggestState(State["QueryNetwork"]):
         """Expected counts, made by :attr:`shares`."""
         self.compared: Similarity | None = None
         """Compares texts with sessions, made by :attr:`similarity`."""
+
+    @property
+    def generator(self) -> Generator:
+        """The trained network in terms of arrays."""
+        if isinstance(self.model, OnnxGenerator):
+            return self.model
+        return torch_generator.TorchGenerator(self.network, self.device)
 
     @property
     def following(self) -> MostFrequentNext:

@@ -208,7 +208,7 @@ class MTN(QueryNetwork):
         for number in range(len(states) - 2, -1, -1):
             vectors = self.added[number + 1](states[number] + vectors)
             rollout = None if rollout is None else (cast(Tensor, rollouts[number]) + rollout) / 2
-        return vectors, None if rollout is None else rollout.expand(len(vectors), -1, -1)
+        return vectors, None if rollout is None else rollout.expand(vectors.shape[0], -1, -1)
 
     def _gather(self, batch: QueryBatch, ends: Tensor, read: _MTNRead) -> WriterMemory:
         """A row for each end of a context: its tokens, or those of its session so far."""

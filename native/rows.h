@@ -9,8 +9,9 @@ namespace ENSUE_ARCH {
 INLINE Vec<float> log_any(Vec<float> y) {
     typedef Traits<float> R;
     const Vec<float> none = {};
-    const Int<float> small = y < R::tiny;
-    Vec<float> found = log_of<float>(small ? y * 33554432.0f : y, none) - (small ? all<float>(17.3286795f) : none);
+    const Vec<float> positive = y > none ? y : all<float>(1.0f);  // the bits of no other number go through log_of
+    const Int<float> small = positive < R::tiny;
+    Vec<float> found = log_of<float>(small ? positive * 33554432.0f : positive, none) - (small ? all<float>(17.3286795f) : none);
     found = y == none ? all<float>(-__builtin_inff()) : found;
     found = (y < none) | (y != y) ? all<float>(__builtin_nanf("")) : found;
     return y == all<float>(__builtin_inff()) ? y : found;

@@ -282,6 +282,29 @@ def _alike(shown: str, printed: str) -> bool:
     return all(abs(entry - two) <= max(ABSOLUTE, RELATIVE * abs(entry)) for entry, two in zip(*numbers, strict=True))
 
 
+SAME_SUMS = {
+    "ENSUE_KERNELS": "off",
+    "ATEN_CPU_CAPABILITY": "avx2",
+    "MKL_CBWR": "COMPATIBLE",
+    "ONEDNN_MAX_CPU_ISA": "AVX2",
+    "OPENBLAS_CORETYPE": "Haswell",
+    "NPY_DISABLE_CPU_FEATURES": "X86_V4 AVX512_ICL AVX512_SPR",
+    "OMP_NUM_THREADS": "1",
+}
+"""Variables by which the libraries of a training take one instruction set, whatever else the processor has."""
+
+
+def require_same_sums() -> None:
+    """Start this program again with ``SAME_SUMS``, which libraries read when they are loaded, unless they are set.
+
+    A training on a few texts or sessions ends elsewhere when sums are rounded in another order, and pages show its
+    numbers: they should be the same on every processor with AVX2.
+    """
+    if not SAME_SUMS.items() <= os.environ.items():
+        os.environ.pop("PYTHONWARNINGS", None)  # NumPy warns where the processor has none of the features
+        os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **SAME_SUMS})
+
+
 def pages() -> list[Path]:
     """The README and every page of the site that is written by hand."""
     created = {ROOT / "docs" / name for name in ("generated", "_build")}
@@ -293,6 +316,7 @@ def pages() -> list[Path]:
 
 def main() -> None:
     """Run pages."""
+    require_same_sums()
     words = sys.argv[1:]
     selected = [Path(word).resolve() for word in words if word != "--check"] or pages()
     stale = False

@@ -54,7 +54,7 @@ def test_version(ensue: Ensue) -> None:
 
 JOBS = {
     "Data": "check prepare split",
-    "Models": "fit update forget models settings",
+    "Models": "fit update forget export models settings",
     "Evaluation": "evaluate compare score tune reproduce",
     "Answers": "predict explain similar vectors link spreaders",
     "Sharing": "pack unpack push pull",

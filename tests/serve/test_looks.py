@@ -149,7 +149,7 @@ def test_the_document(counted: Running) -> None:
         if "requestBody" in operation
     }
     assert set(bodies) == {
-        *(f"/v1/models/{{name}}/{verb}" for verb in ("predict", "explain", "figure", "update")),
+        *(f"/v1/models/{{name}}/{verb}" for verb in ("predict", "explain", "figure", "similar", "update")),
         "/v1/models/{name}/lists/{list}",
         "/v1/events",
     }

@@ -150,13 +150,11 @@ def score(
     task: Annotated[str, typer.Option(help="with --train: next, classify, suggest or link")] = "",
     train: Annotated[Path | None, typer.Option(callback=present, help="training data of the baselines")] = None,
     name: Annotated[list[str] | None, typer.Option(help="names of the rankings [default: file names]")] = None,
-    by: Annotated[
-        str, typer.Option(help="variant: compare the variants of an A/B test in files of `serve --shown`")
-    ] = "",
+    by: Annotated[str, typer.Option(help="variant: A/B tests in files of `serve --shown`")] = "",
     *,
     options: Scoring,
 ) -> None:
-    """Score rankings of other programs next to models and baselines, or the variants of an A/B test by their clicks.
+    """Score rankings of other programs next to models and baselines, or A/B tests.
 
     TREC runs hold "query Q0 document rank score tag", JSON Lines {"id": "s1", "place": 2, "ranking": ["a", "b"]}.
     """

@@ -120,7 +120,7 @@ def test_new_words_get_rows_and_old_ones_keep_theirs() -> None:
 
 @pytest.mark.parametrize(("name", "value", "message"), [
     ("pooling", "sum", "pooling is 'sum'; choose from max, mean, self-attention, routing, reverse-routing, centrality, "
-     "centrality-bilinear, alignment, or give FILE.py:CLASS"),
+     "centrality-bilinear, tokenrank, alignment, or give FILE.py:CLASS"),
     ("architecture", "deep", "architecture is 'deep'; choose from auto, flat, hierarchical, pair"),
     ("method", "guess", "method is 'guess'; choose from solve, power, series"),
     ("hidden", 0, "hidden is 0; it must be at least 1"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+import sys
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -174,7 +175,7 @@ def test_examples_answer_without_ensue(tmp_path: Path) -> None:
     export_onnx(tmp_path / "model", tmp_path / "export")
     record = History(next(iter(DATA.test.records())).values[:4])
     expected = [choice.value for choice in predictor.predict([record], 5, exclude_seen=False)[0].choices]
-    for program, name in (("python", "recommend.py"), ("node", "recommend.mjs")):
+    for program, name in ((sys.executable, "recommend.py"), ("node", "recommend.mjs")):
         if program == "node" and (reason := without_node()):
             pytest.skip(reason)
         words = [program, str(EXAMPLES / name), "export", *record.values]

@@ -59,7 +59,7 @@ print("forked", os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 worker = multiprocessing.get_context("fork").Process(target=child)
 worker.start()
 worker.join()
-print("multiprocessing", worker.exitcode)
+print("multiprocessing", worker.exitcode, flush=True)
 os._exit(0)
 """
 

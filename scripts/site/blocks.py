@@ -230,9 +230,11 @@ def _start(line: str, page: Page) -> str:
 
 
 def environment() -> dict[str, str]:
-    """Return the environment of started processes: this checkout's sources, and a terminal of a known width."""
-    path = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
-    return {**os.environ, "PYTHONPATH": path, "COLUMNS": "100", "LC_ALL": "C.UTF-8", "ROOT": str(ROOT)}
+    """Return the environment of started processes: this Python and these sources, and a terminal of a known width."""
+    variables = {"COLUMNS": "100", "LC_ALL": "C.UTF-8", "ROOT": str(ROOT)}
+    for name, first in (("PYTHONPATH", ROOT / "src"), ("PATH", Path(sys.executable).parent)):
+        variables[name] = os.pathsep.join([str(first), os.environ.get(name, "")])
+    return {**os.environ, **variables}
 
 
 def _python(code: str, page: Page) -> str:

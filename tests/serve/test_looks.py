@@ -236,7 +236,10 @@ def test_a_log_that_cannot_be_written_holds_nothing_up(monkeypatch: pytest.Monke
 
     log = ServiceLog(Gone())
     log.event("swapped")
-    asyncio.run(log_request())
+    # A thread of its own: a browser of other tests may have left an event loop running in this one.
+    requests = threading.Thread(target=lambda: asyncio.run(log_request()))
+    requests.start()
+    requests.join()
     log.flush()
     written = io.StringIO()
     monkeypatch.setattr(log, "_stream", written)

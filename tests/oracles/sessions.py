@@ -225,6 +225,13 @@ def reads_pieces_as_the_whole(model: Any, num_pieces: int) -> None:
     torch.testing.assert_close(last, every[-1:], rtol=0, atol=1e-10)
 
 
+def loss_is_cross_entropy(model: Any) -> None:
+    """Compare the loss of eight sessions with the cross-entropy of their targets among all ids."""
+    batch = pad(ragged(8))
+    expected = nn.functional.cross_entropy(model(batch).scores, batch.targets)
+    torch.testing.assert_close(model.loss(batch), expected, rtol=0, atol=1e-12)
+
+
 def has_exact_gradients(model: Any) -> None:
     """Of the loss, by finite differences; the model has 6 ids and draws that :func:`fix_draws` fixed."""
     batch = pad([([2, 3, 5, 4, 2], [0.0] * 5), ([5, 2], [0.0] * 2)])

@@ -89,14 +89,12 @@ def similar_items(state: NextState, items: Sequence[str], k: int, rules: Rules) 
         scores[np.arange(len(chunk)), chunk] = -np.inf
         best_ids, best_scores = top_items(scores, k, [permitted] * len(chunk))
         for row, row_scores in zip(best_ids.tolist(), best_scores.tolist(), strict=True):
-            pairs = [(id, score) for id, score in zip(row, row_scores, strict=True) if score > -np.inf]
-            values = [state.vocabulary.value(id) for id, _ in pairs]
-            choices.append(
-                [
-                    Choice(value, score, title=titles.get(value, ""))
-                    for value, (_, score) in zip(values, pairs, strict=True)
-                ]
-            )
+            pairs = [
+                (state.vocabulary.value(id), score)
+                for id, score in zip(row, row_scores, strict=True)
+                if score > -np.inf
+            ]
+            choices.append([Choice(value, score, title=titles.get(value, "")) for value, score in pairs])
     return choices
 
 

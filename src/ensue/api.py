@@ -442,8 +442,7 @@ class TextClassifier(Estimator["ClassifyPredictor"]):
             columns = [self._fitted.labels.index(str(label_text(label))) for label in self.classes_.tolist()]
             thresholds = np.array(self._fitted.metadata.thresholds[self._fitted.model_name])[columns]
             return (self.predict_proba(X, **reading) >= thresholds).astype(np.int64)
-        labels: npt.NDArray[np.generic] = np.take(self.classes_, self.predict_proba(X, **reading).argmax(1))
-        return labels
+        return np.take(self.classes_, self.predict_proba(X, **reading).argmax(1))
 
     def score(self, X: object, y: object, sample_weight: object = None) -> float:
         """Return the accuracy of :meth:`predict`; of texts with several labels, how often all are right."""

@@ -132,8 +132,7 @@ def _exports(predictor: AnyState, source: Path) -> Exports:
         )
     if not (export := TASKS[predictor.task].export):
         raise SettingError(f"{source}: networks of task {predictor.task} have no ONNX form; serve the folder itself")
-    exports: Exports = named(export)(predictor)
-    return exports
+    return named(export)(predictor)
 
 
 def _write(

@@ -1,11 +1,12 @@
 """Modules that are imported when they are first used: torch, and all that needs it, only where a network takes part.
 
-A module is declared twice, for the type checker and for the program::
+``from ensue.lazy import torch`` is torch, imported at the first look-up of an attribute. Other modules are declared
+twice, for the type checker and for the program::
 
     if TYPE_CHECKING:
-        import torch
+        from ensue.training import loop
     else:
-        torch = lazy("torch")
+        loop = lazy("ensue.training.loop")
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import sys
 from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 from ensue.errors import MissingLibraryError
 
@@ -34,6 +36,12 @@ def lazy(name: str) -> ModuleType:
     Looking up an attribute raises a ``MissingLibraryError`` where the module needs torch and torch is not installed.
     """
     return _LazyModule(name)
+
+
+if TYPE_CHECKING:
+    import torch as torch
+else:
+    torch = lazy(TORCH)
 
 
 def import_named(name: str) -> ModuleType:

@@ -74,8 +74,7 @@ def ranks(scores: npt.NDArray[np.floating], targets: npt.NDArray[np.int64]) -> F
     # Along an axis each truth value becomes a whole number that is added; of one long row NumPy counts bytes.
     is_long = scores.shape[1] > LONG_ROW
     counts = np.fromiter(map(np.count_nonzero, below), np.float64) if is_long else below.sum(axis=1, dtype=np.float64)
-    rank: Floats = scores.shape[1] - counts
-    return rank
+    return scores.shape[1] - counts
 
 
 def sampled_ranks(
@@ -90,8 +89,7 @@ def sampled_ranks(
     """
     target_scores = np.take_along_axis(scores, targets[:, None], 1)
     is_below = np.take_along_axis(scores, negatives, 1) < target_scores
-    rank: Floats = 1.0 + (~is_below).sum(axis=1)
-    return rank
+    return 1.0 + (~is_below).sum(axis=1)
 
 
 def reciprocal_rank(rank: Floats, at: float = np.inf) -> Floats:
@@ -145,8 +143,7 @@ def precision_recall_f1(counts: Floats) -> Floats:
     num_right, num_predicted, num_true = counts
     # F1 = 2 PR / (P + R) = right / mean(predicted, true).
     totals = np.stack([num_predicted, num_true, (num_predicted + num_true) / 2])
-    shares: Floats = np.divide(num_right, totals, out=np.zeros_like(totals), where=totals > 0)
-    return shares
+    return np.divide(num_right, totals, out=np.zeros_like(totals), where=totals > 0)
 
 
 def macro_f1(counts: Floats) -> float:
@@ -174,8 +171,7 @@ def micro_f1(counts: Floats) -> float:
 
 def subset_accuracy(predicted: Flags, targets: Flags) -> Floats:
     """Return (texts,) 1 where the predicted set of labels is the true one, else 0."""
-    is_right: Floats = (predicted == targets).all(1).astype(np.float64)
-    return is_right
+    return (predicted == targets).all(1).astype(np.float64)
 
 
 def label_ranking_precision(scores: Floats, targets: Flags) -> Floats:
@@ -205,8 +201,7 @@ def _label_ranks(costs: Floats) -> Floats:
 
 def log_loss(shares: Floats) -> Floats:
     """Return (texts,) -ln of the probability of the true label; 0 counts as 2.2e-16, as in scikit-learn."""
-    loss: Floats = 0.0 - np.log(np.clip(shares, np.finfo(np.float64).eps, 1.0))
-    return loss
+    return 0.0 - np.log(np.clip(shares, np.finfo(np.float64).eps, 1.0))
 
 
 def ngram_counts(candidates: pl.Series, references: pl.Series, *, without: Collection[str] = ()) -> Floats:
@@ -260,8 +255,7 @@ def ngram_precision(counts: Floats) -> Floats:
     """Return (…, 4) precision of 1- to 4-grams from sums (…, 10) of :func:`ngram_counts`; 0 without an n-gram."""
     matches = counts[..., :NGRAMS]
     totals = counts[..., NGRAMS : 2 * NGRAMS]
-    shares: Floats = np.divide(matches, totals, out=np.zeros_like(matches), where=totals > 0)
-    return shares
+    return np.divide(matches, totals, out=np.zeros_like(matches), where=totals > 0)
 
 
 def bleu(counts: Floats) -> Floats:
@@ -276,8 +270,7 @@ def bleu(counts: Floats) -> Floats:
     )
     with np.errstate(divide="ignore"):
         logs = np.log(precision).mean(-1)
-    scores: Floats = np.exp(logs + np.minimum(0.0, 1.0 - length_ratio))
-    return scores
+    return np.exp(logs + np.minimum(0.0, 1.0 - length_ratio))
 
 
 def text_ranks(suggested: pl.Series, offsets: npt.NDArray[np.int64], targets: pl.Series) -> Floats:

@@ -85,10 +85,7 @@ def make(
         raise SettingError(f"settings is of type {type(settings).__name__}; give a dictionary such as {{'dim': 64}}")
     if isinstance(pooling := (settings or {}).get("pooling"), str):
         settings = {**(settings or {}), "pooling": add_named(pooling)}
-    predictor: AnyPredictor = named(TASKS[require_task(task)].predictor)(
-        model, settings=settings, seed=seed, device=device
-    )
-    return predictor
+    return named(TASKS[require_task(task)].predictor)(model, settings=settings, seed=seed, device=device)
 
 
 def load(folder: str | Path, *, device: str | None = None) -> AnyPredictor:
@@ -112,5 +109,4 @@ def load(folder: str | Path, *, device: str | None = None) -> AnyPredictor:
         >>> load("models/tiny").model_name
         'markov'
     """
-    predictor: AnyPredictor = named(TASKS[task_of(folder)].predictor).load(folder, device=device)
-    return predictor
+    return named(TASKS[task_of(folder)].predictor).load(folder, device=device)

@@ -304,11 +304,10 @@ def _study(optuna: ModuleType, storage: str | Path | None, name: str, data: Data
         )
     sampler = optuna.samplers.TPESampler(seed=seed, n_startup_trials=START_TRIALS, multivariate=False)
     pruner = optuna.pruners.MedianPruner(n_startup_trials=START_TRIALS, n_warmup_steps=1)
-    study: Study = optuna.create_study(
+    return optuna.create_study(
         direction="maximize", sampler=sampler, pruner=pruner, storage=url, study_name=f"{name} {digest}",
         load_if_exists=True,
     )  # fmt: skip
-    return study
 
 
 def _optuna() -> ModuleType:

@@ -74,8 +74,7 @@ class TaskCommand(PlainHelp):
         """Show the options that apply to the task, its models, and the settings of ``best``."""
         task = next((word for word in args if word in TASKS), None)
         if task is None or "--help" not in args:
-            remaining: list[str] = super().parse_args(ctx, args)
-            return remaining
+            return super().parse_args(ctx, args)
         foreign = TASKS[task].foreign.split()
         all_params = self.params
         self.params = [parameter for parameter in all_params if parameter.name not in foreign]

@@ -44,8 +44,7 @@ def near_copies(texts: pl.Series) -> Index:
     nearest = _near(key.gather(distinct))
     table = np.empty(len(texts), np.int64)
     table[distinct] = distinct[nearest]
-    groups: Index = table[first]
-    return groups
+    return table[first]
 
 
 def headline_copies(posts: pl.Series, titles: pl.Series) -> Index:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,15 +21,10 @@ from ensue.data.texts import Texts
 from ensue.demo.cascades import CascadeWorld
 from ensue.demo.town import VALID_DAY, Session, Town, Written, histories_of, make_town, queries_of, texts_of
 from ensue.evaluation.comparison import evaluate
-from ensue.lazy import INSTALL, has_torch, lazy
+from ensue.lazy import INSTALL, has_torch, torch
 from ensue.predictor import make
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.training.report import Report
-
-if TYPE_CHECKING:
-    import torch
-else:
-    torch = lazy("torch")
 
 Log = Callable[[str], None]
 """Takes one line of progress."""

@@ -84,8 +84,7 @@ class Paths:
             interest: share * self._likelihood(interest, done, allowed) for interest, share in self.shares.items()
         }
         total = sum(weights.values())
-        mean: Times = np.sum([w / total * self.step(name, done, allowed) for name, w in weights.items()], axis=0)
-        return mean
+        return np.sum([w / total * self.step(name, done, allowed) for name, w in weights.items()], axis=0)
 
     def walk(
         self, interest: str, steps: int, allowed: Collection[str], generator: np.random.Generator

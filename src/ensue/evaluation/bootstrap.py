@@ -155,8 +155,7 @@ def resample_seeds(draws: Floats) -> Floats:
 
 def _mean_of_seeds(draws: Floats, numbers: Index) -> Floats:
     """Return (resamples, metrics) means of (seeds, resamples, metrics) over the (resamples, seeds) drawn ones."""
-    means: Floats = draws[numbers.T, np.arange(len(numbers))].mean(0)
-    return means
+    return draws[numbers.T, np.arange(len(numbers))].mean(0)
 
 
 def means_over_units(columns: Floats, units: Index, num_units: int, *, macro: bool = False) -> Statistic:
@@ -180,8 +179,7 @@ def means_over_units(columns: Floats, units: Index, num_units: int, *, macro: bo
     def statistic(times: Floats) -> Floats:
         # Metrics of every draw in two products: weighted sums, and weighted counts to divide by.
         totals = times @ counts
-        means: Floats = times @ sums / np.where(totals > 0, totals, 1.0)
-        return means
+        return times @ sums / np.where(totals > 0, totals, 1.0)
 
     return statistic
 

@@ -111,8 +111,7 @@ class TextSets(Scored):
     @property
     def probability(self) -> Floats:
         """(texts,) probability of the likeliest label."""
-        probability: Floats = self.probabilities.max(1)
-        return probability
+        return self.probabilities.max(1)
 
     def metrics(self) -> Mapping[str, Floats]:
         """Return the (texts,) metrics that are means over texts."""

@@ -255,10 +255,7 @@ def _price(result: BootstrapResult, model: BootstrapResult, name: str) -> str:
 def _examples(
     entries: Sequence[Sequence[AnyPredictor]], data: Data, rankings: Sequence[Rankings], options: EvaluationOptions
 ) -> Examples[AnyPredictor, Scored]:
-    examples: Examples[AnyPredictor, Scored] = named(TASKS[entries[0][0].task].evaluator)(
-        entries, data, rankings, **options
-    )
-    return examples
+    return named(TASKS[entries[0][0].task].evaluator)(entries, data, rankings, **options)
 
 
 def _rows(

@@ -64,8 +64,7 @@ class PostScores(Scored):
         """(posts, articles of the pool) scores; a pair that is in no list is below all others."""
         # Replace -inf by a finite score below all others, so that all pairs can be ranked in one list.
         lowest = self.scores[self.scores > -np.inf].min() - 1
-        pool: Floats = np.maximum(self.scores[:, self.posts.pool], lowest)
-        return pool
+        return np.maximum(self.scores[:, self.posts.pool], lowest)
 
     def metrics(self) -> Mapping[str, Floats]:
         """Return the (posts,) metrics that are means over posts."""

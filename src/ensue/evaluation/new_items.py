@@ -20,7 +20,7 @@ import numpy as np
 
 from ensue import metrics
 from ensue.data.histories import Histories, Index
-from ensue.lazy import lazy
+from ensue.lazy import torch
 from ensue.metrics import Floats
 from ensue.tasks.next.dataset import Windows, hide_seen
 from ensue.tasks.next.infer import CELLS, MIN_SCORED
@@ -29,10 +29,7 @@ from ensue.tasks.next.training_data import Exclusion
 from ensue.vocabulary import UNKNOWN
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
-else:
-    torch = lazy("torch")
 
 NEAREST = "nearest features"
 POPULARITY = "popularity"
@@ -166,8 +163,7 @@ class _RunningCounts:
         self.keys = np.sort(self._keys(column, data.times)[column >= 0])
 
     def _keys(self, column: Index, times: Floats) -> Index:
-        keys: Index = column * (len(self.times) + 1) + np.searchsorted(self.times, times)
-        return keys
+        return column * (len(self.times) + 1) + np.searchsorted(self.times, times)
 
     def before(self, times: Floats) -> Tensor:
         """Return (times, new items) counts of events before each time."""

@@ -331,8 +331,7 @@ class SessionTargets(Examples[NextPredictor, TargetRanks]):
         if not predictor.has_item_features:
             return np.zeros(len(self.events), np.bool_)
         ids = self.data.encode(predictor.vocabulary).ids[self.events]
-        is_new: Mask = (ids != UNKNOWN) & (predictor.counting["popularity"].totals[ids] == 0)
-        return is_new
+        return (ids != UNKNOWN) & (predictor.counting["popularity"].totals[ids] == 0)
 
     def frame(self) -> pl.DataFrame:
         """Return one row per target, in the order of the data."""

@@ -271,8 +271,7 @@ def _policy(scores: Scores, num_shown: int) -> Floats:
 
 def fold_of(sessions: Index) -> Index:
     """Return the fold of each session, from its number."""
-    folds: Index = (scrambled(sessions.astype(np.uint64)) % np.uint64(NUM_FOLDS)).astype(np.int64)
-    return folds
+    return (scrambled(sessions.astype(np.uint64)) % np.uint64(NUM_FOLDS)).astype(np.int64)
 
 
 def item_rewards(log: Histories, num_ids: int) -> Floats:
@@ -286,8 +285,7 @@ def item_rewards(log: Histories, num_ids: int) -> Floats:
     other_counts = counts.sum(0) - counts
     other_sums = sums.sum(0) - sums
     means = other_sums.sum(1, keepdims=True) / np.maximum(other_counts.sum(1, keepdims=True), 1)
-    rewards: Floats = (other_sums + PRIOR * means) / (other_counts + PRIOR)
-    return rewards
+    return (other_sums + PRIOR * means) / (other_counts + PRIOR)
 
 
 def policy_value(chosen: Floats, expected: Floats, log: Histories, sessions: Index) -> PolicyValue:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 
-from ensue.lazy import lazy
+from ensue.lazy import lazy, torch
 from ensue.learning.state import AnyState, is_network
 from ensue.nn.validation import as_array
 from ensue.records import History
@@ -23,14 +23,12 @@ from ensue.training.report import LEFT_OUT, OUT_OF_TIME, Report, Trained
 from ensue.vocabulary import FIRST
 
 if TYPE_CHECKING:
-    import torch
     from torch.optim import Adam
 
     from ensue.training import loop
     from ensue.training import optimizer as optimizers
     from ensue.training.loop import TrainingSource
 else:
-    torch = lazy("torch")
     loop = lazy("ensue.training.loop")
     optimizers = lazy("ensue.training.optimizer")
 

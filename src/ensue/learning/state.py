@@ -27,7 +27,7 @@ from pydantic import Field
 
 from ensue.arguments import require_data, require_path
 from ensue.errors import SettingError
-from ensue.lazy import is_imported, lazy, require_torch
+from ensue.lazy import is_imported, lazy, require_torch, torch
 from ensue.nn.device import find_device, memory_for
 from ensue.nn.validation import Array, require_ids, require_offsets, require_table
 from ensue.schedule import Schedule
@@ -40,7 +40,6 @@ from ensue.training.report import Report
 from ensue.vocabulary import UNKNOWN
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor, nn
     from torch.optim import Adam
 
@@ -49,7 +48,6 @@ if TYPE_CHECKING:
     from ensue.training import optimizer as optimizers
     from ensue.training.optimizer import RowAdam
 else:
-    torch = lazy("torch")
     loading = lazy("ensue.nn.loading")
     optimizers = lazy("ensue.training.optimizer")
 
@@ -524,8 +522,7 @@ class State(Generic[NetworkT]):
             state.kept = Kept(size / 1e6, repr(state.metadata.to_dict()), read_scores(path))
 
         make: Callable[..., Self] = partial(cls._unfitted, device=device)
-        model: Self = read_model(Path(folder), make, fill)
-        return model
+        return read_model(Path(folder), make, fill)
 
     def save(self, folder: str | Path, card: str = "") -> None:
         """Write the model folder at once; an older model there is replaced whole.

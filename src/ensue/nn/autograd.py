@@ -41,8 +41,7 @@ def apply(function: type[torch.autograd.Function], *inputs: object) -> Tensor:
 
 def is_traced() -> bool:
     """Return whether an exporter traces the network; operators must then be standard ones, and fit any size."""
-    traced: bool = torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
-    return traced
+    return torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
 
 
 Derived = TypeVar("Derived")

@@ -7,14 +7,11 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from ensue.errors import SettingError
-from ensue.lazy import is_imported, lazy
+from ensue.lazy import is_imported, torch
 from ensue.lines import one_line
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
-else:
-    torch = lazy("torch")
 
 ALLOCATION = ("can't allocate memory", "Storage size calculation overflowed", "std::bad_alloc")
 """Texts of torch's errors about failed allocations and about sizes beyond any memory."""

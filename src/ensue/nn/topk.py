@@ -9,13 +9,10 @@ from typing import TYPE_CHECKING
 
 from ensue import topk as arrays
 from ensue.errors import SettingError
-from ensue.lazy import lazy
+from ensue.lazy import torch
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
-else:
-    torch = lazy("torch")
 
 
 def _is_array(scores: Tensor) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -136,7 +136,7 @@ class Attention(nn.Module):
         return heads.permute(0, 2, 3, 1, 4)
 
     def _join(self, heads: Tensor, rows: PackedRows) -> Tensor:
-        return cast(Tensor, self.outward(rows.pack(heads.transpose(1, 2).flatten(2))))
+        return self.outward(rows.pack(heads.transpose(1, 2).flatten(2)))
 
 
 class FeedForward(nn.Module):
@@ -154,7 +154,7 @@ class FeedForward(nn.Module):
 
     def forward(self, items: Tensor) -> Tensor:
         """Return (…, dim) of (…, dim)."""
-        return cast(Tensor, self.narrow(functional.relu(self.wide(items))))
+        return self.narrow(functional.relu(self.wide(items)))
 
 
 class EncoderLayer(nn.Module):
@@ -196,7 +196,7 @@ class EncoderLayer(nn.Module):
 
     def _rest(self, items: Tensor, mixed: Tensor) -> Tensor:
         items = self.attended(items + self.drop(mixed))
-        return cast(Tensor, self.fed(items + self.drop(self.feed(items))))
+        return self.fed(items + self.drop(self.feed(items)))
 
 
 class DecoderLayer(nn.Module):

@@ -8,7 +8,7 @@ w . tanh(a_i + b_j). Written with r = 1 / (1 + exp(2 a_i) exp(2 b_j)), tanh(a_i 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple, Protocol, cast
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -64,7 +64,7 @@ class BilinearScores(nn.Module):
     def forward(self, words: Tensor, mask: Tensor) -> Tensor:
         """Return (batch, words, words) scores of (batch, words, dim) words; those of padding have no meaning."""
         receiving, giving = self.sides(words).chunk(2, dim=-1)
-        return cast(Tensor, self.scale * receiving @ giving.transpose(1, 2))
+        return self.scale * receiving @ giving.transpose(1, 2)
 
 
 def _sides(dim: int, score_dim: int) -> nn.Linear:

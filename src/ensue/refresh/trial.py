@@ -160,8 +160,7 @@ def _title_ranks(predictor: LinkPredictor, old: LinkPredictor) -> Floats:
     scores = np.asarray(predictor.scores(posts).whole())[:, :num_articles]
     targets = scores[np.arange(len(rows)), rows][:, None]
     # Rank = number of articles with at least the target's score, so that ties count against it.
-    reciprocal: Floats = 1 / (scores >= targets).sum(1).clip(1).astype(np.float64)
-    return reciprocal
+    return 1 / (scores >= targets).sum(1).clip(1).astype(np.float64)
 
 
 def suggest_slices(old: SuggestPredictor, new: SuggestPredictor) -> tuple[Slice, ...]:

@@ -325,7 +325,7 @@ def limited(name: str, body: type[BodyType], limits: Limits) -> type[BodyType]:
                 kind = Annotated[kind, Field(description=field.description)] if field.description else kind
                 max_k = limits.settings.most
                 fields[key] = kind, min(field.default, max_k) if isinstance(field.default, int) else field.default
-    return create_model(name, __base__=body, **fields)  # type: ignore[call-overload,no-any-return]
+    return create_model(name, __base__=body, **fields)  # type: ignore[call-overload]
 
 
 def read(body: type[BodyType], decoded: object, location: str = "") -> BodyType:

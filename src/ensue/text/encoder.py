@@ -157,5 +157,4 @@ def _read_offline(name: str, device: torch.device) -> Callable[..., Vectors]:
             f"encoder {name!r} cannot be read ({reason}); nothing is downloaded; give the folder or the name of an "
             "installed sentence-transformers model with safetensors weights"
         ) from error
-    encode: Callable[..., Vectors] = model.eval().encode
-    return encode
+    return model.eval().encode

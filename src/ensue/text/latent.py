@@ -82,8 +82,7 @@ class Latent:
             texts, starts = np.unique(owners[block], return_index=True)
             vectors[texts] += np.add.reduceat(weights[block, None] * self.table[positions[block]], starts)
         lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-        unit: Floats = vectors / np.where(lengths > _MIN_LENGTH, lengths, 1.0)
-        return unit
+        return vectors / np.where(lengths > _MIN_LENGTH, lengths, 1.0)
 
 
 def _right(rows: SparseRows) -> Floats:
@@ -97,5 +96,4 @@ def _right(rows: SparseRows) -> Floats:
     # The squared singular values and axes within the subspace; eigh returns the smallest first.
     powers, axes = np.linalg.eigh(across.T @ across)
     largest: Index = np.flatnonzero(powers > _MIN_LENGTH * max(powers[-1] if width else 0.0, _MIN_LENGTH))[::-1][:SIZE]
-    right_vectors: Floats = across @ (axes[:, largest] / np.sqrt(powers[largest]))
-    return right_vectors
+    return across @ (axes[:, largest] / np.sqrt(powers[largest]))

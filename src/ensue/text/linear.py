@@ -75,8 +75,7 @@ def widened(columns: npt.NDArray[Number]) -> npt.NDArray[Number]:
 def centred(weight: Floats) -> Floats:
     """Return weights whose mean over the labels is 0, (features, labels): the differences between labels."""
     weights = widened(weight)
-    differences: Floats = weights - weights.mean(axis=1, keepdims=True)
-    return differences
+    return weights - weights.mean(axis=1, keepdims=True)
 
 
 def _num_columns(num_labels: int, sets: bool) -> int:
@@ -92,15 +91,13 @@ def zeros(num_features: int, num_labels: int, *, sets: bool = False) -> Linear:
 
 def sigmoid(scores: npt.NDArray[Number]) -> npt.NDArray[Number]:
     """Return the probability of each label on its own."""
-    probabilities: npt.NDArray[Number] = np.exp(-np.logaddexp(0, -scores))  # no exponential overflows
-    return probabilities
+    return np.exp(-np.logaddexp(0, -scores))  # no exponential overflows
 
 
 def log_softmax(scores: npt.NDArray[Number]) -> npt.NDArray[Number]:
     """Return logarithms of the probabilities of scores, over the last axis."""
     shifted = scores - scores.max(axis=-1, keepdims=True)  # so that no exponential overflows
-    log_probabilities: npt.NDArray[Number] = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
-    return log_probabilities
+    return shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
 
 
 def fit(
@@ -202,8 +199,7 @@ class _LinearObjective:
         """Return (texts,) logarithms of what probabilities are divided by; of sets the sum over the labels."""
         if not self.sets:
             return _logsumexp(scores)
-        totals: Array = np.logaddexp(0, scores).sum(1)
-        return totals
+        return np.logaddexp(0, scores).sum(1)
 
     def _with_bias(self, errors: Array) -> Array:
         errors = errors / len(errors)
@@ -272,5 +268,4 @@ def _conjugate_gradients(
 
 def _logsumexp(scores: Array) -> Array:
     largest = scores.max(1)
-    total: Array = largest + np.log(np.exp(scores - largest[:, None]).sum(1))
-    return total
+    return largest + np.log(np.exp(scores - largest[:, None]).sum(1))

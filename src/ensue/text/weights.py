@@ -15,14 +15,12 @@ SATURATION, LENGTH = 1.2, 0.75
 
 def smooth_idf(frequencies: Index, num_documents: int) -> Floats:
     """(terms,) ln((1 + N) / (1 + n)) + 1 of terms that n of N documents hold."""
-    idf: Floats = np.log((1 + num_documents) / (1 + frequencies)) + 1
-    return idf
+    return np.log((1 + num_documents) / (1 + frequencies)) + 1
 
 
 def bm25_idf(frequencies: Index, num_documents: int) -> Floats:
     """(terms,) ln(1 + (N - n + 1/2) / (n + 1/2)) of terms that n of N documents hold."""
-    idf: Floats = np.log1p((num_documents - frequencies + 0.5) / (frequencies + 0.5))
-    return idf
+    return np.log1p((num_documents - frequencies + 0.5) / (frequencies + 0.5))
 
 
 def bm25_saturation(counts: Numbers, lengths: Numbers, mean_length: float) -> Floats:
@@ -34,5 +32,4 @@ def bm25_saturation(counts: Numbers, lengths: Numbers, mean_length: float) -> Fl
         mean_length: of all documents.
     """
     shares = lengths / max(mean_length, 1.0)
-    damped: Floats = counts * (SATURATION + 1) / (counts + SATURATION * (1 - LENGTH + LENGTH * shares))
-    return damped
+    return counts * (SATURATION + 1) / (counts + SATURATION * (1 - LENGTH + LENGTH * shares))

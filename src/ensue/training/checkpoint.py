@@ -18,20 +18,18 @@ import numpy.typing as npt
 from safetensors import SafetensorError, safe_open
 
 from ensue.errors import ModelFolderError, SettingError
-from ensue.lazy import lazy
+from ensue.lazy import lazy, torch
 from ensue.store.access import private_access
 from ensue.store.folder import write_chunks
 from ensue.store.pack import DTYPES, TensorFile
 from ensue.training.distributed import broadcast, rank_and_size, share
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor, nn
     from torch.optim import Adam
 
     from ensue.training import optimizer as optimizers
 else:
-    torch = lazy("torch")
     optimizers = lazy("ensue.training.optimizer")
 
 _MODEL = "model."

@@ -12,13 +12,11 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from ensue.lazy import is_imported, lazy
+from ensue.lazy import is_imported, lazy, torch
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor, distributed, nn
 else:
-    torch = lazy("torch")
     distributed = lazy("torch.distributed")
 
 Shared = TypeVar("Shared")
@@ -67,8 +65,7 @@ def share(value: Shared) -> Shared:
     # The length goes first: receivers must allocate before the text arrives.
     length = broadcast(torch.tensor(len(text), device=_device()))
     received = broadcast(text if rank_and_size()[0] == 0 else text.new_empty(int(length)))
-    shared: Shared = json.loads(bytes(received.tolist()))
-    return shared
+    return json.loads(bytes(received.tolist()))
 
 
 def max_over_ranks(number: int) -> int:

@@ -126,7 +126,7 @@ def after(model: Any, batch: QueryBatch, words: Tensor) -> Tensor:
             return writer.words.log_probabilities(states.view(*read.shape, -1)[:, -1])
         for column in range(read.shape[1]):  # an LSTM has no cache to leave out
             log_shares, state = model.writer.step(memory, state, read[:, column])
-        return log_shares  # type: ignore[no-any-return]
+        return log_shares
 
 
 @pytest.mark.parametrize("name", NAMES)

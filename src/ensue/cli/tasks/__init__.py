@@ -89,8 +89,7 @@ class TaskCommands(Protocol):
 
 def commands_of(task: Task) -> TaskCommands:
     """Import the module of a task."""
-    commands: TaskCommands = named(task.command)
-    return commands
+    return named(task.command)
 
 
 def show_answer(answer: Choices, commands: TaskCommands) -> None:

@@ -41,8 +41,7 @@ def runs_of(text: str) -> list[str]:
 def _matches(text: str, pattern: str) -> list[str]:
     if text.isascii():
         return _ASCII_WORDS.findall(text)
-    words: list[str] = pl.Series([text]).str.extract_all(pattern)[0].to_list()
-    return words
+    return pl.Series([text]).str.extract_all(pattern)[0].to_list()
 
 
 @dataclass(frozen=True)

@@ -78,8 +78,7 @@ class Texts:
 
     def distinct_labels(self) -> list[str]:
         """Return the different labels of all texts, sorted."""
-        labels: list[str] = self.flat_labels.drop_nulls().unique().sort().to_list()
-        return labels
+        return self.flat_labels.drop_nulls().unique().sort().to_list()
 
     @property
     def paired(self) -> bool:
@@ -342,8 +341,7 @@ def _rarest(labels: pl.Series) -> pl.Series:
 
 def _codes(column: pl.Series) -> Index:
     """Codes from 0 in order of the values."""
-    codes: Index = column.rank("dense").to_numpy().astype(np.int64) - 1
-    return codes
+    return column.rank("dense").to_numpy().astype(np.int64) - 1
 
 
 def _quotas(counts: Index, share: float) -> Index:

@@ -159,8 +159,7 @@ class TaskService:
 
 def service_of(task: str) -> TaskService:
     """Return the row of a task."""
-    service: TaskService = named(TASKS[task].service)
-    return service
+    return named(TASKS[task].service)
 
 
 def choice_at(choices: tuple[AnyChoice, ...], index: int) -> AnyChoice:

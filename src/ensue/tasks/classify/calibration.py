@@ -97,8 +97,7 @@ def thresholds(probabilities: Floats, targets: Index) -> Floats:
     chosen = np.array([_threshold(*columns) for columns in zip(probabilities.T, targets.T, strict=True)])
     num_true = targets.sum(0)
     weights = num_true / (num_true + PRIOR_TEXTS)
-    mixed: Floats = weights * chosen + (1 - weights) * shared
-    return mixed
+    return weights * chosen + (1 - weights) * shared
 
 
 def _threshold(probabilities: Floats, targets: Index) -> float:

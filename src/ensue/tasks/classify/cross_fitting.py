@@ -45,15 +45,13 @@ Make = Callable[[float], TextBaseline]
 def cross_entropy(scores: Floats, targets: Index) -> Floats:
     """Return the cost of each label, or of the labels of each text together, in nats, (texts,), of raw scores."""
     if targets.ndim == 2:
-        costs: Floats = (np.logaddexp(0, scores) - scores * targets).sum(1)
-        return costs
+        return (np.logaddexp(0, scores) - scores * targets).sum(1)
     return -log_softmax(scores)[np.arange(len(targets)), targets]
 
 
 def is_right(scores: Floats, targets: Index) -> Mask:
     """Return a (texts,) mask of texts whose likeliest label, or whose set of labels above 1/2, is the true one."""
-    mask: Mask = scores.argmax(1) == targets if targets.ndim == 1 else ((scores > 0) == targets).all(1)
-    return mask
+    return scores.argmax(1) == targets if targets.ndim == 1 else ((scores > 0) == targets).all(1)
 
 
 class FoldedTexts(NamedTuple):
@@ -141,8 +139,7 @@ def units_of(texts: Texts) -> Index:
     column = texts.groups if texts.groups is not None else texts.texts[0] if texts.paired else None
     if column is None:
         return text_hashes(texts)
-    units: Index = column.hash().to_numpy().view(np.int64)
-    return units
+    return column.hash().to_numpy().view(np.int64)
 
 
 def folds_of(texts: Texts, seed: int) -> Index:

@@ -34,8 +34,7 @@ class RememberedTexts(NamedTuple):
 
 def word_counts(sides: Sides) -> Index:
     """Return the number of words of each text, or pair, (texts,)."""
-    counts: Index = np.sum([tokens.lengths for tokens in sides], axis=0)
-    return counts
+    return np.sum([tokens.lengths for tokens in sides], axis=0)
 
 
 def usable_texts(sides: Sides, targets: Index) -> Mask:

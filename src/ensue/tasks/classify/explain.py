@@ -266,8 +266,7 @@ def _network_weights(state: ClassifyState, sides: Sides, labels: Index) -> Float
     # The part of each word's text, word by word.
     word_fraction = fraction[np.concatenate([np.repeat(rows, tokens.lengths) for tokens in sides])]
     baseline_weights = _baseline_weights(state, sides, labels, "vectors")
-    mixed: Floats = weights * (1 - word_fraction) + baseline_weights * word_fraction
-    return mixed
+    return weights * (1 - word_fraction) + baseline_weights * word_fraction
 
 
 def _baseline_weights(state: ClassifyState, sides: Sides, labels: Index, name: str) -> Floats:
@@ -276,8 +275,7 @@ def _baseline_weights(state: ClassifyState, sides: Sides, labels: Index, name: s
     lengths = np.concatenate([tokens.lengths for tokens in sides])
     owner = np.repeat(np.arange(len(lengths)), lengths)
     sums = np.bincount(owner, moved, len(lengths))
-    weights: Floats = moved / np.where(sums > 0, sums, 1.0)[owner]
-    return weights
+    return moved / np.where(sums > 0, sums, 1.0)[owner]
 
 
 def _words(sides: Sides) -> list[str]:

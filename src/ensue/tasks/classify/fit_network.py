@@ -143,8 +143,7 @@ class EpochLog:
             try:
                 report = next(reports)
             except StopIteration as end:
-                trained: Trained = end.value
-                return trained
+                return end.value
             if report.valid is not None:
                 self.epochs[report.epoch] = {"accuracy": report.valid, "loss": report.loss, **measure()}
                 if self.path is not None and not rank_and_size()[0]:

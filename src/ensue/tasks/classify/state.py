@@ -216,8 +216,7 @@ class ClassifyState(State[TextNetwork]):
     def predicted_sets(self, probabilities: Floats, counting: str | None = None) -> Mask:
         """Return (records, labels) whether each label is predicted: its probability is not below its threshold."""
         thresholds = np.array(self.metadata.thresholds[counting or self.model_name])
-        is_predicted: Mask = probabilities >= thresholds
-        return is_predicted
+        return probabilities >= thresholds
 
     def raw_scores(self, sides: Sides, counting: str | None = None) -> Floats:
         """Return scores before temperature and softmax, (records, labels)."""
@@ -285,8 +284,7 @@ class ClassifyState(State[TextNetwork]):
     def make_network(self, num_words: int, dim: int) -> TextNetwork:
         """Return an untrained network where torch makes tensors."""
         shape = Shape(num_words, dim, len(self.labels), self.architecture)
-        network: TextNetwork = MODELS[self.model_name].make(self.settings, shape)
-        return network
+        return MODELS[self.model_name].make(self.settings, shape)
 
     def new_baseline(self, name: str, strength: float, matrix: npt.NDArray[np.float32] | None = None) -> TextBaseline:
         """Return an untrained baseline.

@@ -247,5 +247,4 @@ def _copies(order: Index, groups: Index) -> Index:
     """(posts,) the best ranked of each post's group."""
     first = np.full(len(order), -1, np.int64)
     first[groups[order[::-1]]] = order[::-1]  # the best ranked of a group is written last
-    copies: Index = first[groups]
-    return copies
+    return first[groups]

@@ -58,8 +58,7 @@ class Background:
         # Beyond the last point the logarithm falls as it did over the last four.
         beyond = u > points[-1]
         log_survival[beyond] = logs[-1] + slope * (u[beyond] - points[-1])
-        tail: Floats = np.where(u < points[0], 1.0, np.exp(log_survival))
-        return tail
+        return np.where(u < points[0], 1.0, np.exp(log_survival))
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +119,7 @@ def placed(scores: Floats, shift: float) -> Floats:
     # Posts without a common term have no score, and would move the quartile.
     inside = logs[scores > _TINY]
     upper = float(np.quantile(inside, 0.75)) if len(inside) else 0.0
-    u: Floats = logs - (1 - shift) * upper
-    return u
+    return logs - (1 - shift) * upper
 
 
 BACKGROUNDS: dict[str, Background] = {

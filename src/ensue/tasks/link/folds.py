@@ -43,5 +43,4 @@ def _dealt(groups: Index, labelled: Mask, seed: int) -> Index:
     turn = np.append(np.arange(FOLDS), np.arange(FOLDS)[::-1])
     fold = np.empty(len(roots), np.int64)
     fold[order] = turn[np.arange(len(roots)) % len(turn)]
-    dealt: Index = fold[numbers]
-    return dealt
+    return fold[numbers]

@@ -81,8 +81,7 @@ def forget_users(
 def _held_by(state: LinkState, remembered: RememberedPosts, posts: Posts) -> Mask:
     """Return whether each remembered post is one of some posts, by what the folder holds of it."""
     if remembered.vectors is not None:
-        same: Mask = (remembered.vectors @ state.vectors(posts.texts).T).max(axis=1) >= SAME
-        return same
+        return (remembered.vectors @ state.vectors(posts.texts).T).max(axis=1) >= SAME
     if remembered.tokens is not None:
         tokens = {*rows_of_tokens(state.encode(posts.texts))}
         return np.array([row in tokens for row in rows_of_tokens(remembered.tokens)], np.bool_)

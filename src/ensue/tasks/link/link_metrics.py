@@ -231,8 +231,7 @@ class Calibration:
         logits = self.slope * scores.astype(np.float64) + self.intercept
         if self.certainty:
             logits = logits + self.certainty * _closeness(scores)
-        calibrated: Floats = 1 / (1 + np.exp(-np.clip(logits, -500, 500)))
-        return calibrated
+        return 1 / (1 + np.exp(-np.clip(logits, -500, 500)))
 
     def cut(self, probability: float) -> float | None:
         """The score that has a probability; ``None`` where every score has the same one."""
@@ -332,5 +331,4 @@ def _binned(x: Floats, targets: Floats) -> tuple[Floats, Floats, Floats]:
 
 def _closeness(logs: Scores) -> Floats:
     """-ln(1 - share) of logarithms of shares, at most 34: what is beyond it cannot be told from the whole."""
-    close: Floats = -np.log(-np.expm1(np.minimum(logs.astype(np.float64), -1e-15)))
-    return close
+    return -np.log(-np.expm1(np.minimum(logs.astype(np.float64), -1e-15)))

@@ -132,8 +132,7 @@ def _axes(rows: SparseRows, size: int) -> npt.NDArray[np.float64]:
     # rows rows' is as large as there are articles, far smaller than rows' rows.
     powers, axes = np.linalg.eigh((rows @ rows.T).toarray())
     largest = np.flatnonzero(powers > _EPSILON * powers[-1])[::-1][:size]
-    scaled: npt.NDArray[np.float64] = axes[:, largest] / np.sqrt(powers[largest])
-    return scaled
+    return axes[:, largest] / np.sqrt(powers[largest])
 
 
 SHORTEST, LONGEST = 8, 30

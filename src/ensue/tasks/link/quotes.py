@@ -43,8 +43,7 @@ class Quotes:
 
     def cosines(self, posts: pl.Series) -> Floats:
         """Return the mean of the cosines over words and over character n-grams, (posts, sentences)."""
-        mean: Floats = np.mean([lexical.scores(posts) for lexical in self.lexical], axis=0, dtype=np.float64)
-        return mean
+        return np.mean([lexical.scores(posts) for lexical in self.lexical], axis=0, dtype=np.float64)
 
     def best(self, cosines: Floats, article: int) -> str:
         """Return the best matching sentence of an article, "" where none shares a term with the post.

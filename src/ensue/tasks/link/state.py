@@ -241,8 +241,7 @@ class LinkState(State["Linker"]):
 
     def make_network(self, num_words: int, dim: int) -> Linker:
         """Return an untrained network where torch makes tensors."""
-        network: Linker = MODELS[self.network_settings.encoder].make(self.network_settings, num_words, dim)
-        return network
+        return MODELS[self.network_settings.encoder].make(self.network_settings, num_words, dim)
 
     def has_vectors(self, name: str | None = None) -> bool:
         """Return whether a model also encodes texts as vectors.

@@ -20,7 +20,7 @@ import polars as pl
 
 from ensue.data.histories import Index
 from ensue.errors import ModelFolderError, SettingError
-from ensue.lazy import lazy
+from ensue.lazy import lazy, torch
 from ensue.nn.validation import require_table
 from ensue.store.checksums import chunks, opened, require_sum, sums_of
 from ensue.store.folder import Contents, damage, described, read_settings, read_unchanged, write_folder
@@ -29,11 +29,8 @@ from ensue.text.lexical import require_rising
 from ensue.text.terms import Keys
 
 if TYPE_CHECKING:  # vectors are made by networks and encoders, which need torch
-    import torch
-
     from ensue.nn import topk
 else:
-    torch = lazy("torch")
     topk = lazy("ensue.nn.topk")
 
 HalfVectors = npt.NDArray[np.float16]

@@ -98,8 +98,7 @@ class HistoryScores:
         with np.errstate(invalid="ignore"):  # -inf - -inf where everything is ruled out
             differences = scores - self.totals[:, None]
         # A score and its total are rounded apart: no probability is above 1.
-        probabilities: Scores = np.nan_to_num(np.exp(np.minimum(differences, 0)))
-        return probabilities
+        return np.nan_to_num(np.exp(np.minimum(differences, 0)))
 
     def influence(self, history: int) -> Scores:
         """Return a history's weights over its latest events."""
@@ -279,8 +278,7 @@ def _heaviest(weights: Scores) -> list[int]:
     # Rounding makes equal weights equal; a stable sort of the reversed row prefers the latest.
     latest_first = np.round(weights * 1e5)[::-1]
     order = np.argsort(-latest_first, kind="stable")[:TESTED]
-    positions: list[int] = (len(weights) - 1 - order).tolist()
-    return positions
+    return (len(weights) - 1 - order).tolist()
 
 
 def _most_attended(histories: Histories, scored: HistoryScores) -> tuple[Index, Index, list[float]]:

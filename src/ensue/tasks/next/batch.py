@@ -9,13 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ensue.data.histories import Index, Times
-from ensue.lazy import lazy
+from ensue.lazy import torch
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
-else:
-    torch = lazy("torch")
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
 Scores: TypeAlias = npt.NDArray[np.float32]

@@ -106,8 +106,7 @@ class Windows:
         weights = histories.weights[is_target]
         if not len(weights) or (weights == weights[0]).all():
             return None
-        relative: npt.NDArray[np.float32] = (histories.weights / weights.mean()).astype(np.float32)
-        return relative
+        return (histories.weights / weights.mean()).astype(np.float32)
 
     def _negatives(self, events: Index) -> Index | None:
         """Return the (events, many) negatives of some events, filled up with padding; ``None`` if there are none."""

@@ -13,7 +13,7 @@ import numpy as np
 
 from ensue.answers import Answer, Explanation
 from ensue.data.histories import Histories, Index
-from ensue.lazy import lazy
+from ensue.lazy import lazy, torch
 from ensue.learning.state import evaluating, is_network
 from ensue.records import History
 from ensue.settings import require_k
@@ -30,12 +30,9 @@ from ensue.topk import log_totals
 from ensue.vocabulary import FIRST
 
 if TYPE_CHECKING:
-    import torch
-
     from ensue.tasks.next import nearest
     from ensue.tasks.next.item_index import ItemIndex
 else:
-    torch = lazy("torch")
     nearest = lazy("ensue.tasks.next.nearest")
 
 CELLS = 2**21

@@ -31,19 +31,17 @@ import polars as pl
 from ensue.data.files import answering
 from ensue.data.histories import IGNORE, KINDS, NUMBER, TEXT, TIME, Items
 from ensue.errors import SettingError
-from ensue.lazy import lazy
+from ensue.lazy import lazy, torch
 from ensue.nn.validation import LARGEST_COUNT, require_number, require_table
 from ensue.store.folder import read_file, read_json
 from ensue.store.pack import pack, read_arrays, tensor_bytes, unpack
 from ensue.text.vectors import read_vectors
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
 
     from ensue.text import encoder as sentence_encoders
 else:
-    torch = lazy("torch")
     sentence_encoders = lazy("ensue.text.encoder")
 
 TABLE = "items.parquet"

@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ensue import kernels
-from ensue.lazy import lazy
+from ensue.lazy import torch
 from ensue.nn.topk import import_faiss, log_totals, topk
 from ensue.nn.validation import require_ids, require_table
 from ensue.settings import LARGEST
@@ -31,12 +31,9 @@ from ensue.store.pack import Array, arrays_in, tensor_bytes
 from ensue.vocabulary import FIRST, PADDING
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
 
     from ensue.nn.item_head import Product
-else:
-    torch = lazy("torch")
 
 LARGE = 100_000
 """Values from which answers come from an index. There an exact answer costs little more than one by an index (SANSR of

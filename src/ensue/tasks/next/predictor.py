@@ -14,7 +14,7 @@ from ensue.answers import Answer, Choice, Explanation, Forecast, Foreseen, Simil
 from ensue.arguments import id_list, optional_bool, require_records
 from ensue.data.histories import Histories, Ids, Index, Items
 from ensue.errors import SettingError
-from ensue.lazy import lazy
+from ensue.lazy import lazy, torch
 from ensue.learning import life
 from ensue.learning.life import Forgotten
 from ensue.learning.state import Contents, Folders, evaluating
@@ -51,11 +51,8 @@ from ensue.training.report import Report
 from ensue.vocabulary import FIRST, Vocabulary
 
 if TYPE_CHECKING:
-    import torch
-
     from ensue.tasks.next import nearest
 else:
-    torch = lazy("torch")
     nearest = lazy("ensue.tasks.next.nearest")
 
 

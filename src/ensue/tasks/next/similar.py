@@ -16,7 +16,7 @@ import numpy.typing as npt
 from ensue.answers import Choice, SimilarSession
 from ensue.data.histories import Histories
 from ensue.errors import DataError, SettingError
-from ensue.lazy import lazy
+from ensue.lazy import lazy, torch
 from ensue.learning.state import evaluating, is_network, require_trained
 from ensue.learning.vectors import Mask, VectorTable
 from ensue.lines import quoted
@@ -30,13 +30,10 @@ from ensue.topk import topk
 from ensue.vocabulary import FIRST, UNKNOWN
 
 if TYPE_CHECKING:
-    import torch
-
     from ensue.nn import item_head
     from ensue.tasks.next import network
     from ensue.tasks.next.network import ItemNetwork
 else:
-    torch = lazy("torch")
     item_head = lazy("ensue.nn.item_head")
     network = lazy("ensue.tasks.next.network")
 
@@ -106,8 +103,7 @@ def _counted(state: NextState, ids: npt.NDArray[np.int32]) -> VectorTable:
 
 def _lengths(vectors: VectorTable) -> VectorTable:
     """Return (rows,) the length of each vector; the table is not copied, since it may be large."""
-    lengths: VectorTable = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
-    return lengths
+    return np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
 
 
 def _cosines(queries: VectorTable, vectors: VectorTable, lengths: VectorTable) -> VectorTable:

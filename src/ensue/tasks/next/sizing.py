@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from ensue.errors import SettingError
-from ensue.lazy import lazy
+from ensue.lazy import lazy, torch
 from ensue.learning.state import module_of
 from ensue.tasks.next.catalogue import MODELS
 from ensue.tasks.next.infer import CELLS
@@ -19,12 +19,10 @@ from ensue.tasks.next.state import NextState
 from ensue.vocabulary import FIRST
 
 if TYPE_CHECKING:
-    import torch
     from torch import nn
 
     from ensue.training import optimizer as optimizers
 else:
-    torch = lazy("torch")
     optimizers = lazy("ensue.training.optimizer")
 
 GB = 1e9

@@ -7,14 +7,14 @@ early is followed by many whatever they do, and a log knows nothing of what peop
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
 from ensue.answers import Answer, Explanation
 from ensue.data.histories import Histories, Index
 from ensue.errors import SettingError
-from ensue.lazy import lazy
+from ensue.lazy import torch
 from ensue.learning.state import evaluating
 from ensue.metrics import Floats
 from ensue.settings import require_k
@@ -22,11 +22,6 @@ from ensue.tasks.next.batch import Scores
 from ensue.tasks.next.dataset import Windows
 from ensue.tasks.next.model import Credits
 from ensue.tasks.next.predictor import NextPredictor
-
-if TYPE_CHECKING:
-    import torch
-else:
-    torch = lazy("torch")
 
 Measure = Literal["first", "followed", "credit"]
 MEASURES: tuple[Measure, ...] = ("first", "followed", "credit")
@@ -146,8 +141,7 @@ def _even(histories: Histories) -> Floats:
     harmonic = np.concatenate([[0.0], np.cumsum(1 / np.arange(1, max(longest, 1) + 1))])
     cascade = histories.sequence_index()
     position = np.arange(len(histories.ids)) - histories.offsets[cascade]
-    even: Floats = harmonic[histories.lengths[cascade] - 1] - harmonic[position]
-    return even
+    return harmonic[histories.lengths[cascade] - 1] - harmonic[position]
 
 
 def _estimate(amounts: Floats, random: np.random.Generator) -> Estimate:
@@ -216,8 +210,7 @@ def _shares(predictor: NextPredictor, windows: Windows, index: Index) -> Scores:
     else:
         raised = np.tril(predictor.scores(windows, index)[0].weights[-1])
     raised = np.maximum(raised, 0)
-    shares: Scores = raised / np.maximum(raised.sum(-1, keepdims=True), 1e-12)
-    return shares
+    return raised / np.maximum(raised.sum(-1, keepdims=True), 1e-12)
 
 
 def drawn_cascade(predictor: NextPredictor, histories: Histories) -> Explanation | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ensue.errors import SettingError
-from ensue.lazy import lazy
+from ensue.lazy import lazy, torch
 from ensue.learning.state import Count, State, module_of
 from ensue.learning.state import Metadata as SharedMetadata
 from ensue.nn.device import memory_for
@@ -31,13 +31,11 @@ from ensue.tasks.next.training_data import Exclusion
 from ensue.vocabulary import FIRST, Vocabulary
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
 
     from ensue.nn import sampling
     from ensue.tasks.next.item_similarity import ItemSimilarity
 else:
-    torch = lazy("torch")
     sampling = lazy("ensue.nn.sampling")
 
 
@@ -200,8 +198,7 @@ class NextState(State[NextModel]):
 
     def make_network(self) -> NextModel:
         """Return an untrained network where torch makes tensors."""
-        network: NextModel = MODELS[self.model_name].make(self.settings, len(self.vocabulary))
-        return network
+        return MODELS[self.model_name].make(self.settings, len(self.vocabulary))
 
     def new_baseline(self, name: str) -> Baseline:
         """Return an empty baseline, on the CPU."""

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from ensue import metrics
 from ensue.data.histories import Histories, Index, append_histories, dated, hold_out, is_later
 from ensue.errors import DataError, SettingError
-from ensue.lazy import WITHOUT_TORCH, has_torch, lazy
+from ensue.lazy import WITHOUT_TORCH, has_torch, lazy, torch
 from ensue.learning.life import USED, Example, Split, of_history, train_network
 from ensue.learning.state import module_of
 from ensue.lines import quoted
@@ -41,14 +41,12 @@ from ensue.training.report import LEFT_OUT, Report, Trained
 from ensue.vocabulary import FIRST, Vocabulary
 
 if TYPE_CHECKING:
-    import torch
     from torch.optim import Adam
 
     from ensue.nn import item_head
     from ensue.tasks.next import feature_fit, nearest
     from ensue.training import loop
 else:
-    torch = lazy("torch")
     item_head = lazy("ensue.nn.item_head")
     feature_fit = lazy("ensue.tasks.next.feature_fit")
     nearest = lazy("ensue.tasks.next.nearest")

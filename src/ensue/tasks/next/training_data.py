@@ -172,5 +172,4 @@ def fingerprints(histories: Histories) -> npt.NDArray[np.uint64]:
     mixed = scrambled((positions << 32 | histories.ids).astype(np.uint64))
     # Sums modulo 2^64 per history, as differences of cumulative sums.
     ends = np.concatenate([np.zeros(1, np.uint64), np.cumsum(mixed, dtype=np.uint64)])
-    prints: npt.NDArray[np.uint64] = ends[histories.offsets[1:]] - ends[histories.offsets[:-1]]
-    return prints
+    return ends[histories.offsets[1:]] - ends[histories.offsets[:-1]]

@@ -15,7 +15,7 @@ import polars as pl
 
 from ensue.data.histories import Histories, Ids, Index, concat_histories
 from ensue.errors import SettingError
-from ensue.lazy import lazy
+from ensue.lazy import lazy, torch
 from ensue.learning.life import NO_TRAINING, train_update
 from ensue.learning.state import module_of
 from ensue.metrics import Floats
@@ -30,12 +30,10 @@ from ensue.training.report import Report
 from ensue.vocabulary import FIRST
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor, nn
 
     from ensue.training import loop
 else:
-    torch = lazy("torch")
     nn = lazy("torch.nn")
     loop = lazy("ensue.training.loop")
 

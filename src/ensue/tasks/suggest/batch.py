@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 
-from ensue.lazy import lazy
+from ensue.lazy import lazy, torch
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
 
     from ensue.nn import autograd
 else:
-    torch = lazy("torch")
     autograd = lazy("ensue.nn.autograd")
 
 PADDING = 0

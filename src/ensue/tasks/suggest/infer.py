@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
@@ -19,7 +18,7 @@ import polars as pl
 from ensue.data.histories import Histories
 from ensue.data.queries.rules import Normalisation, normalise, normalise_ascii
 from ensue.errors import SettingError
-from ensue.lazy import lazy
+from ensue.lazy import torch
 from ensue.learning.state import evaluating
 from ensue.learning.vectors import VectorTable
 from ensue.metrics import Floats
@@ -34,11 +33,6 @@ from ensue.tasks.suggest.metadata import SuggesterMetadata
 from ensue.tasks.suggest.similarity import SIMILAR
 from ensue.tasks.suggest.state import SuggestState
 from ensue.vocabulary import FIRST
-
-if TYPE_CHECKING:  # needs torch
-    import torch
-else:
-    torch = lazy("torch")
 
 GROUP = 64
 """Sessions that are answered at once."""

@@ -91,8 +91,7 @@ class OnnxGenerator:
     def order(self, queries: PaddedQueries, candidates: Ints, exponent: float) -> Floats:
         """Return the log-probabilities over lengths to the power of the exponent."""
         scores = self.score(self.encode(queries), candidates).astype(np.float64)
-        ordered: Floats = scores / ((candidates != PADDING).sum(2) + 1) ** exponent
-        return ordered
+        return scores / ((candidates != PADDING).sum(2) + 1) ** exponent
 
     def probabilities(self, scores: Floats) -> Floats:
         """Return the softmax of scores."""

@@ -140,5 +140,4 @@ class Similarity:
 
 def _of_length_one(vectors: Floats) -> Floats:
     """Vectors over their length; 0 stays 0."""
-    scaled: Floats = vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-9)
-    return scaled
+    return vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-9)

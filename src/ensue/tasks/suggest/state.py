@@ -168,5 +168,4 @@ class SuggestState(State["QueryNetwork"]):
 
     def make_network(self) -> QueryNetwork:
         """An untrained network where torch makes tensors."""
-        network: QueryNetwork = MODELS[self.model_name].make(self.settings, len(self.tokenizer))
-        return network
+        return MODELS[self.model_name].make(self.settings, len(self.tokenizer))

@@ -15,7 +15,7 @@ from ensue.data.queries.rules import normalise
 from ensue.data.queries.tokens import SPECIAL, Kind, QueryTokenizer
 from ensue.data.scripts import UNSPACED
 from ensue.errors import DataError
-from ensue.lazy import WITHOUT_TORCH, has_torch, lazy, require_torch
+from ensue.lazy import WITHOUT_TORCH, has_torch, lazy, require_torch, torch
 from ensue.learning.life import USED, Example, Split, of_history, train_network
 from ensue.lines import plural
 from ensue.records import History
@@ -31,11 +31,8 @@ from ensue.training.report import Report
 from ensue.vocabulary import FIRST
 
 if TYPE_CHECKING:
-    import torch
-
     from ensue.training import loop
 else:
-    torch = lazy("torch")
     loop = lazy("ensue.training.loop")
 
 LEARNED_ORDER = (

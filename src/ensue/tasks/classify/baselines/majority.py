@@ -44,8 +44,7 @@ class Majority:
 
     def probabilities(self) -> Floats:
         """Return the relative frequency of each label, (labels,)."""
-        probabilities: Floats = self.counts / (self.num_texts if self.sets else self.counts.sum())
-        return probabilities
+        return self.counts / (self.num_texts if self.sets else self.counts.sum())
 
     def scores(self, sides: Sides) -> Floats:
         """Return logarithms of the relative frequencies, (texts, labels)."""

@@ -100,8 +100,7 @@ class MeanVectors:
             return np.add.reduce(self.matrix[tokens.ids], axis=0, keepdims=True).astype(np.float64)
         ones = np.ones(len(tokens.ids), np.float32)
         counts = sparse_between(tokens.sentences[tokens.texts], tokens.ids, ones, len(self.matrix))
-        sums: Floats = (counts @ self.matrix).astype(np.float64)
-        return sums
+        return (counts @ self.matrix).astype(np.float64)
 
     def _counts(self, tokens: Tokens) -> Index:
         """Return the number of words that have a vector, (texts,)."""
@@ -124,5 +123,4 @@ class MeanVectors:
     def _moved(self, tokens: Tokens, slopes: Floats) -> Floats:
         owner = np.repeat(np.arange(len(tokens)), tokens.lengths)
         vectors = self.matrix[tokens.ids].astype(np.float64)
-        moved: Floats = (vectors * slopes[owner]).sum(axis=1) / self._counts(tokens).clip(min=1)[owner]
-        return moved
+        return (vectors * slopes[owner]).sum(axis=1) / self._counts(tokens).clip(min=1)[owner]

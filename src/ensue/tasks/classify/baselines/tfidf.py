@@ -78,8 +78,7 @@ def overlaps(sides: Sides, spelled: SpelledWords, idf: Floats) -> Floats:
     numbers += [first / 6, second / 6, (first - second) / 4 + 0.5]
     # Distance of each number to each of the bends; a hat falls to 0 at the next bend.
     heights = np.clip(np.stack(numbers, 1), 0, 1)[:, :, None] * (_BENDS - 1) - np.arange(_BENDS)
-    hats: Floats = np.maximum(0.0, 1 - np.abs(heights)).reshape(num, -1)
-    return hats
+    return np.maximum(0.0, 1 - np.abs(heights)).reshape(num, -1)
 
 
 def _count(texts: Index, num: int, weights: Floats | None = None) -> Floats:
@@ -321,8 +320,7 @@ class Tfidf:
         is_overlap = self._tables.kinds[cells.columns] == OVERLAP
         overlap_moves = np.bincount(cells.texts[is_overlap], moved[is_overlap], len(labels))
         texts = np.concatenate(owners)
-        spread: Floats = sums + (overlap_moves / np.maximum(np.bincount(texts, minlength=len(labels)), 1))[texts]
-        return spread
+        return sums + (overlap_moves / np.maximum(np.bincount(texts, minlength=len(labels)), 1))[texts]
 
     def _differences(self, weight: Floats) -> Floats:
         """Return weights that are compared between labels; in sets each label is on its own."""

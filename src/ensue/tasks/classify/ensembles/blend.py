@@ -32,8 +32,7 @@ def pool(scores: Mapping[str, Floats], weights: Mapping[str, float], *, sets: bo
         sets: whether a text may have several labels, so that scores are log-odds of each label.
     """
     parts = [weight * (scores[name] if sets else log_softmax(scores[name])) for name, weight in weights.items()]
-    pooled: Floats = np.sum(parts, axis=0)
-    return pooled
+    return np.sum(parts, axis=0)
 
 
 def choose_weights(

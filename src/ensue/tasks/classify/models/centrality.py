@@ -74,7 +74,7 @@ class Level(nn.Module):
 
     def _read(self, look: Callable[[Tensor], Tensor], block: Block) -> Tensor:
         if torch.is_grad_enabled() or block.items.is_cuda:
-            return cast(Tensor, self.lstm(look(block.items), block.mask))
+            return self.lstm(look(block.items), block.mask)
         # In prediction the input projection of a word is computed once per block.
         distinct, index = torch.unique(block.items, return_inverse=True)
         return self.lstm.read(look(distinct), index, block.mask)
@@ -199,8 +199,7 @@ class CentralityClassifier(nn.Module):
         return functional.cross_entropy(scores, batch.targets)
 
     def _look(self, items: Tensor) -> Tensor:
-        dropped: Tensor = self.drop(self._vectors(items))
-        return dropped
+        return self.drop(self._vectors(items))
 
     def _vectors(self, items: Tensor) -> Tensor:
         vectors: Tensor = self.table(items)

@@ -75,8 +75,7 @@ def losses(posts: Candidates, weights: Floats) -> Floats:
         posts: their candidates; each post has a true one.
         weights: (scores + 1,), s_0 last.
     """
-    mean: Floats = np.mean([half.losses(weights) for half in _halves(posts)], axis=0)
-    return mean
+    return np.mean([half.losses(weights) for half in _halves(posts)], axis=0)
 
 
 def fit_weights(posts: Candidates, penalty: float, start: Floats | None = None, centre: int = 0) -> Floats:

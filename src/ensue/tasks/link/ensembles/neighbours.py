@@ -95,5 +95,4 @@ class PostNeighbours:
     @staticmethod
     def _weights(owners: Index, rarity: Floats, num: int) -> Floats:
         """(cells,) so that the weights of a post have the length 1."""
-        weights: Floats = rarity / np.sqrt(np.bincount(owners, rarity**2, num))[owners]
-        return weights
+        return rarity / np.sqrt(np.bincount(owners, rarity**2, num))[owners]

@@ -66,8 +66,7 @@ class Labelled:
 def clusters(related: Mask) -> Index:
     """Return the first article of each post, (posts,): posts about one article are right and wrong together."""
     # argmax of a mask is its first True.
-    first: Index = np.unique(related.argmax(1), return_inverse=True)[1]
-    return first
+    return np.unique(related.argmax(1), return_inverse=True)[1]
 
 
 class Prior(NamedTuple):
@@ -279,8 +278,7 @@ def _with_neighbours(data: Labelled, logs: Floats, weight: float) -> Floats:
 def reciprocal_ranks(scores: npt.NDArray[np.floating], related: Mask) -> Floats:
     """Return one over the rank of the best true article, (posts,); ties count against it."""
     best = np.where(related, scores, -np.inf).max(1, keepdims=True)
-    ranks: Floats = 1 / (1 + (~related & (scores >= best)).sum(1))
-    return ranks
+    return 1 / (1 + (~related & (scores >= best)).sum(1))
 
 
 def _quality(scores: Floats, related: Mask) -> float:

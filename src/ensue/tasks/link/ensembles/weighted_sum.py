@@ -40,8 +40,7 @@ def standardised(scores: npt.ArrayLike) -> Floats:
     # Standardise each row, so that posts of any length are comparable.
     wide = np.asarray(scores, np.float64)
     spread = wide.std(1, keepdims=True)
-    standard: Floats = (wide - wide.mean(1, keepdims=True)) / np.where(spread > _TINY, spread, 1.0)
-    return standard
+    return (wide - wide.mean(1, keepdims=True)) / np.where(spread > _TINY, spread, 1.0)
 
 
 def weighted_sum(scores: Iterable[tuple[str, Floats]], weights: Mapping[str, float]) -> Floats:
@@ -76,8 +75,7 @@ def transductive_prior(sums: Floats, strength: float, null_logit: float) -> Floa
             joint = likely[low : low + _AT_ONCE] * moved
             counts += (joint / joint.sum(1, keepdims=True)).sum(0)
         share = counts / counts.sum()
-    prior: Floats = strength * np.log(share / start)
-    return prior
+    return strength * np.log(share / start)
 
 
 def log_shares(sums: Floats, prior: Floats, null_logit: float) -> Floats:
@@ -91,5 +89,4 @@ def log_shares(sums: Floats, prior: Floats, null_logit: float) -> Floats:
     moved = sums + prior[:-1]
     top = np.maximum(moved.max(1, keepdims=True), null_logit + prior[-1])
     totals = np.exp(moved - top).sum(1, keepdims=True) + np.exp(null_logit + prior[-1] - top)
-    logs: Floats = moved - top - np.log(totals)
-    return logs
+    return moved - top - np.log(totals)

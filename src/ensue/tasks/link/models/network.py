@@ -164,8 +164,7 @@ class Linker(nn.Module):
         words = self._look(ids, mask)
         size = self.settings.bag
         if not size:
-            encoded: Tensor = self.encoder(words)
-            return encoded
+            return self.encoder(words)
         sums = bag(words, size)
         if self.bag_alone:
             return functional.pad(sums, (self.encoder.width, 0))

@@ -294,8 +294,7 @@ class AST(nn.Module):
 
 def _by_head(vectors: Tensor, heads: int) -> Tensor:
     """(…, dim) to (…, heads, dim / heads)."""
-    by_head: Tensor = vectors.view(*vectors.shape[:-1], heads, -1)
-    return by_head
+    return vectors.view(*vectors.shape[:-1], heads, -1)
 
 
 def _projections(dim: int) -> nn.Linear:

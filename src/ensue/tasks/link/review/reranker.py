@@ -61,8 +61,7 @@ class ReviewReranker:
         ordered_labels = labels[np.argsort(read)][np.searchsorted(np.sort(read), self.read)]
         self.weights = solve(self.kernel, self.start[self.read], ordered_labels, STRENGTH, self.weights)
         gains = self.rows @ (self.rows[self.read].T @ self.weights)
-        odds: Floats = self.start + gains + self.dense @ (self.dense[self.read].T @ self.weights)
-        return odds
+        return self.start + gains + self.dense @ (self.dense[self.read].T @ self.weights)
 
     def _add(self, new: Index) -> None:
         """Add posts to the labelled ones, with their inner products."""

@@ -187,8 +187,7 @@ def start_odds(*probabilities: Floats) -> Floats:
     says alone; labels tell how far to trust either.
     """
     clipped = np.clip(np.stack(probabilities, axis=1), _MIN_PROBABILITY, 1 - _MIN_PROBABILITY)
-    odds: Floats = np.log(clipped / (1 - clipped))
-    return odds
+    return np.log(clipped / (1 - clipped))
 
 
 def telling(unread: int, found: int, target: float) -> int:
@@ -292,8 +291,7 @@ class ReviewQueue:
 
     def probabilities(self) -> Floats:
         """Return the probability that each post is relevant, (posts,)."""
-        probabilities: Floats = 1 / (1 + np.exp(-np.clip(self.odds, -500, 500)))
-        return probabilities
+        return 1 / (1 + np.exp(-np.clip(self.odds, -500, 500)))
 
     def estimate(self) -> float:
         """Found over found and expected."""

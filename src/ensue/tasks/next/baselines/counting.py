@@ -98,8 +98,7 @@ class ItemCounts:
 
     def shares(self) -> Scores:
         """Return the share of each item in all events, (ids,)."""
-        shares: Scores = self.totals / np.maximum(self.totals.sum(), 1)
-        return shares
+        return self.totals / np.maximum(self.totals.sum(), 1)
 
     def _occurrences(self, ids: Ids, weights: Floats | None = None) -> Counts:
         """Return how often each id occurs, (ids,); with weights the sum of them."""
@@ -291,8 +290,7 @@ class Cooccurrence(Popularity):
         # An event has gap 1 to the step that scores from it, and a gap below 1 to earlier steps.
         gaps = steps[:, None] - steps[None, :] + 1
         is_visible = (gaps >= 1) & (gaps <= self.latest)
-        weights: Scores = is_visible / np.maximum(gaps, 1).astype(np.float32) * batch.mask[:, None, :]
-        return weights
+        return is_visible / np.maximum(gaps, 1).astype(np.float32) * batch.mask[:, None, :]
 
     def __call__(self, batch: PaddedBatch) -> ScoredBatch:
         """Return the scores, (targets, ids), and each event's part of the counted mass, (batch, time, time)."""

@@ -149,8 +149,7 @@ class Observed(NamedTuple):
             # Derivatives of the sigmoid and of the exponential, by their values.
             values = np.array(numbers)
             inner = np.where(np.arange(len(values)) < NUM_PROBABILITIES, values * (1 - values), values)
-            slopes: Floats = 2 * PULL * point / len(point) - inner * np.array(self.likelihood(numbers)[1])
-            return slopes
+            return 2 * PULL * point / len(point) - inner * np.array(self.likelihood(numbers)[1])
 
         def loss(point: Floats) -> float:
             return PULL * float((point**2).mean()) - self.likelihood(_numbers(point))[0]
@@ -167,8 +166,7 @@ class Observed(NamedTuple):
             step = np.zeros_like(point)
             step[free] = -axes @ (axes.T @ slopes[free] / bends)
             step *= min(1.0, LONGEST_STEP / max(float(np.abs(step).max()), LONGEST_STEP))
-            bounded: Floats = np.clip(point + step, -FURTHEST, FURTHEST) - point
-            return bounded
+            return np.clip(point + step, -FURTHEST, FURTHEST) - point
 
         probabilities = np.array(START[:NUM_PROBABILITIES])
         positive = np.array(START[NUM_PROBABILITIES:])

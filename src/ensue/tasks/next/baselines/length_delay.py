@@ -32,8 +32,7 @@ PRIOR = 5.0
 def sizes(events: Index) -> Index:
     """Return the class of a number of events: itself up to 16, then eight classes per doubling."""
     octave_classes = 16 + np.floor(8 * np.log2(np.maximum(events, 16) / 16)).astype(np.int64)
-    classes: Index = np.minimum(np.where(events < 16, events, octave_classes), SIZES - 1)
-    return classes
+    return np.minimum(np.where(events < 16, events, octave_classes), SIZES - 1)
 
 
 def gap_classes(seconds: Floats) -> Index:
@@ -121,8 +120,7 @@ class LengthDelayModel:
         # Additive smoothing towards the overall stopping rate.
         overall = ended.sum() / max(1.0, reached.sum())
         at = sizes(events)
-        chances: Floats = (ended[at] + PRIOR * overall) / (reached[at] + PRIOR)
-        return chances
+        return (ended[at] + PRIOR * overall) / (reached[at] + PRIOR)
 
     def _quantiles(self, latest: Index) -> Floats:
         """Return the seconds at ``SHARES`` after each class of gap; rare classes are smoothed by all gaps."""

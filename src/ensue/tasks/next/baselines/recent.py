@@ -126,8 +126,7 @@ class Recent(Popularity):
     def shares(self) -> Scores:
         """Return each item's share of the recent events, (ids,)."""
         recent = (self.lately / np.maximum(self.lately.sum(), 1e-30)).astype(np.float32)
-        shares: Scores = (1 - EVER) * recent + EVER * super().shares()
-        return shares
+        return (1 - EVER) * recent + EVER * super().shares()
 
 
 def _mean_reciprocal_rank(counts: Floats, targets: Ids) -> float:

@@ -135,8 +135,7 @@ class RepeatShares:
 
     @staticmethod
     def _smoothed(again: Counts, offered: Counts, expected: Counts | np.float32) -> Scores:
-        probabilities: Scores = (again + PRIOR * expected) / (offered + PRIOR)
-        return probabilities
+        return (again + PRIOR * expected) / (offered + PRIOR)
 
     def score(self, batch: PaddedBatch, num_ids: int, window: int) -> tuple[Index, Scores]:
         """Return row x ids + value of each value in a target step's history, and the probability that it repeats."""

@@ -105,8 +105,7 @@ def _read(latest: Floats, window_start: Floats, previous: Floats, paused: npt.ND
 
 def _octave(seconds: Floats) -> Index:
     """Return the logarithm of minutes to base 2, rounded down; 0 below one minute."""
-    octaves: Index = np.log2(1 + np.maximum(seconds, 0) / 60).astype(np.int64)
-    return octaves
+    return np.log2(1 + np.maximum(seconds, 0) / 60).astype(np.int64)
 
 
 def _table(clock_readings: Index, values: Index, num_ids: int) -> ClockTable:

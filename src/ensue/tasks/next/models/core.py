@@ -151,8 +151,7 @@ class CORE(ItemNetwork):
         scores = queries @ keys.transpose(-1, -2) / queries.shape[-1] ** 0.5 + self.by_distance[:-1, distance]
         heads = masked_softmax(scores, visible[:, None]) @ values
         seen = vectors + self.dropout(self.joined(heads.transpose(1, 2).flatten(2)))
-        contexts: Tensor = seen + self.dropout(self.narrow(functional.gelu(self.wide(self.after(seen)))))
-        return contexts
+        return seen + self.dropout(self.narrow(functional.gelu(self.wide(self.after(seen)))))
 
     def encode(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return unit vectors of the target steps, (targets, dim), and the weights of events, (batch, time, time)."""

@@ -199,8 +199,7 @@ class CYANRNN(ItemNetwork):
                 self.align_covered.weight, self.align.weight[0], self.decode_context.weight,
             )  # fmt: skip
             # A script keeps its loop in an exported graph, where the loop below would be unrolled for one length.
-            followed: tuple[Tensor, Tensor, Tensor] = torch.jit.script(decode_all)(*projections, *matrices)
-            return followed
+            return torch.jit.script(decode_all)(*projections, *matrices)
         size, time = mask.shape
         dim = states.shape[2]
         lengths = (mask * torch.arange(1, time + 1, device=mask.device)).amax(1)

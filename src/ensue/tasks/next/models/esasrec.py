@@ -19,8 +19,6 @@ MovieLens is a dropout rate of 0.1 and one head.
 
 from __future__ import annotations
 
-from typing import cast
-
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -47,7 +45,7 @@ class SwiGLU(nn.Module):
 
     def forward(self, events: Tensor) -> Tensor:
         """(…, dim) to (…, dim)."""
-        return cast(Tensor, self.output(functional.silu(self.gate(events)) * self.linear(events)))
+        return self.output(functional.silu(self.gate(events)) * self.linear(events))
 
 
 class LiGRBlock(nn.Module):

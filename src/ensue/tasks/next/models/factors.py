@@ -119,5 +119,4 @@ class FPMC(ItemNetwork):
         pairs = (negative_ids != batch.targets[:, None]).to(differences.dtype)
         criterion = -(functional.logsigmoid(differences) * pairs).sum() / pairs.sum().clamp(min=1)
         touched = sessions.square().sum(1) + target.square().sum(1) + negatives.square().sum(2).mean(1)
-        loss: Tensor = criterion + self.settings.regularisation / 2 * touched.mean()
-        return loss
+        return criterion + self.settings.regularisation / 2 * touched.mean()

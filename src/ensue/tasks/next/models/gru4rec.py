@@ -115,5 +115,4 @@ class GRU4Rec(ItemNetwork):
         negative_scores = (negative_scores - expected).masked_fill(same, -torch.inf)
         # The target is class 0 of a softmax over itself and the negatives.
         scores = torch.cat([target_scores, negative_scores], dim=1)
-        loss: Tensor = (scores.logsumexp(1) - target_scores[:, 0]).mean()
-        return loss
+        return (scores.logsumexp(1) - target_scores[:, 0]).mean()

@@ -107,8 +107,7 @@ class HiDAN(ItemNetwork):
 
     def embed(self, ids: Tensor) -> Tensor:
         """Eq. 1. (batch, time) ids to (batch, time, dim)."""
-        users: Tensor = self.dropout(functional.elu(self.dense(self.dropout(self.users(ids)))))
-        return users
+        return self.dropout(functional.elu(self.dense(self.dropout(self.users(ids)))))
 
     def dependency(self, users: Tensor, mask: Tensor) -> Tensor:
         """Eqs. 2-4: row j holds user j's weights over the users before it; the first row is zero.
@@ -156,8 +155,7 @@ class HiDAN(ItemNetwork):
         return self._important(fused) @ (torch.sigmoid(self.decay + self.decay_bias) * self.importance_score).T
 
     def _important(self, fused: Tensor) -> Tensor:
-        important: Tensor = self.dropout(functional.elu(self.importance(fused)))
-        return important
+        return self.dropout(functional.elu(self.importance(fused)))
 
     def influence(self, fused: Tensor, times: Tensor, mask: Tensor) -> Tensor:
         """Eqs. 7-8: row i holds step i's weights over events up to i, by importance and age.
@@ -246,5 +244,4 @@ class HiDAN(ItemNetwork):
         """Return (targets, dim) queries: with ``cosine`` of the learned length, else as they are."""
         if not self.settings.cosine:
             return cascades
-        scaled: Tensor = functional.normalize(cascades, dim=1) * self.log_scale.exp()
-        return scaled
+        return functional.normalize(cascades, dim=1) * self.log_scale.exp()

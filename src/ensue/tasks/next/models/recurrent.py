@@ -96,8 +96,7 @@ class Recurrent(ItemNetwork):
 
     def states(self, ids: Tensor) -> Tensor:
         """(batch, time, dim) the state after each user of (batch, time) ids."""
-        states: Tensor = self.cell(with_one(self.dropout(self.users(ids))))[0]
-        return states
+        return self.cell(with_one(self.dropout(self.users(ids))))[0]
 
     def attention(self, states: Tensor, mask: Tensor) -> Tensor:
         """Luong's Eqs. 7-8: row i holds state i's weights over the states before it; the first row is zero.

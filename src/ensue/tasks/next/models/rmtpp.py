@@ -107,13 +107,11 @@ class RMTPP(ItemNetwork):
         """h_j: (batch, time, dim) after each user."""
         users = self.dropout(self.users(batch.ids))
         gaps = functional.one_hot(self.ages(batch.times), self.settings.intervals + 1).to(users.dtype)
-        states: Tensor = self.dropout(self.cell(with_one(torch.cat([users, gaps], dim=2)))[0])
-        return states
+        return self.dropout(self.cell(with_one(torch.cat([users, gaps], dim=2)))[0])
 
     def log_rates(self, states: Tensor) -> Tensor:
         """The logarithm of the rate right after an event: a = v . h + b, (…) float64 from (…, dim) states."""
-        rates: Tensor = self.output_rate(states)[..., 0].double()
-        return rates
+        return self.output_rate(states)[..., 0].double()
 
     def rates(self, batch: Batch) -> Tensor:
         """(targets, 2) the logarithm of the rate right after each target step, per hour, and its growth an hour."""

@@ -75,8 +75,7 @@ class SANSRBlock(nn.Module):
 
     def join(self, heads: Tensor) -> Tensor:
         """Eq. 2: heads side by side, dropped out, through W_O."""
-        joined: Tensor = self.joined(self.dropout(heads.transpose(-3, -2).flatten(-2)))
-        return joined
+        return self.joined(self.dropout(heads.transpose(-3, -2).flatten(-2)))
 
     def attend(self, vectors: Tensor, mask: Tensor, queried: slice = slice(None)) -> tuple[Tensor, Tensor]:
         """Eqs. 1-2: the ``asked`` events of a row see every other. (rows, asked, dim), (rows, heads, asked, time)."""
@@ -144,8 +143,7 @@ class SANSR(ItemNetwork):
         return self.items.loss(sessions, batch.targets, weights=batch.weights, shown=batch.negatives)
 
     def _embed(self, ids: Tensor) -> Tensor:
-        items: Tensor = self.dropout(self.items(ids) * self.settings.dim**0.5)
-        return items
+        return self.dropout(self.items(ids) * self.settings.dim**0.5)
 
     def _prefixes(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Encode as the paper does: one row per prefix with its latest ``max_length`` clicks, the latest at the end."""
@@ -171,8 +169,7 @@ class SANSR(ItemNetwork):
 
     def _distances(self) -> Tensor:
         """Return the vector of each distance from the target click, (length, dim), distance 0 first."""
-        distances: Tensor = self.positions.weight * self.settings.dim**0.5
-        return distances
+        return self.positions.weight * self.settings.dim**0.5
 
     def _one_pass(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Encode all target clicks of a session at once by one block; equal to :meth:`_prefixes`."""

@@ -180,8 +180,7 @@ class SASRec(ItemNetwork):
     def embed(self, ids: Tensor) -> Tensor:
         """(rows, time) ids to (rows, time, dim) vectors of items and positions."""
         vectors = self.items(ids) * self.settings.dim**0.5 + self.positions.weight[: ids.shape[1]]
-        embedded: Tensor = self.dropout(vectors)
-        return embedded
+        return self.dropout(vectors)
 
     def loss(self, batch: Batch) -> Tensor:
         """Return the loss that the settings name, a mean over the targets in nats."""

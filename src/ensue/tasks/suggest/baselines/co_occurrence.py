@@ -48,5 +48,4 @@ def scaled(co_occurrence: QueryTable, totals: Index) -> Floats:
     # A query without pairs would sum the cell of the next one: its sum is 0.
     starts = co_occurrence.rows[:-1]
     sums = np.add.reduceat(np.append(co_occurrence.weights, 0).astype(np.float64), starts) * (lengths > 0)
-    shares: Floats = co_occurrence.weights / np.sqrt(np.repeat(sums, lengths)) / totals[co_occurrence.others] ** 0.25
-    return shares
+    return co_occurrence.weights / np.sqrt(np.repeat(sums, lengths)) / totals[co_occurrence.others] ** 0.25

@@ -160,8 +160,7 @@ class MostFrequentNext:
     @cached_property
     def shares(self) -> Floats:
         """(queries,) the share of each of all that were typed, and of one more."""
-        shares: Floats = self.totals / (self.totals.sum() + 1)
-        return shares
+        return self.totals / (self.totals.sum() + 1)
 
     def suggest(self, sessions: Histories, k: int = 10, *, typed: bool = False) -> Suggestions:
         """Return up to ``k`` queries per session.

@@ -224,8 +224,7 @@ class Retrieval:
 
 def _of_highest(sums: Floats | Index) -> Floats:
     """Sums relative to the highest; all 0 where all are."""
-    scaled_sums: Floats = sums / (sums.max(initial=0) or 1)
-    return scaled_sums
+    return sums / (sums.max(initial=0) or 1)
 
 
 def _best(scores: Floats, k: int) -> Index:

@@ -92,8 +92,7 @@ def _decomposed(first: Index, second: Index, values: Floats, size: int) -> Vecto
     vectors = (basis @ singular_vectors) * np.sqrt(strengths)
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     # Rounded, because the last digits of a decomposition depend on the machine.
-    rounded: Vectors = np.round(vectors / np.maximum(lengths, 1e-9), 5).astype(np.float32)
-    return rounded
+    return np.round(vectors / np.maximum(lengths, 1e-9), 5).astype(np.float32)
 
 
 def _normal(*shape: int) -> Floats:

@@ -80,8 +80,7 @@ def order(texts: Sequence[str], shares: Floats, owners: Index, cost: float | Non
     is_behind = np.ones(len(owners), np.bool_)
     if cost is not None:
         is_behind[lead(*worth(texts, shares, owners), shares, owners, cost)] = False
-    positions: Index = np.lexsort((-shares, is_behind, owners))
-    return positions
+    return np.lexsort((-shares, is_behind, owners))
 
 
 def choose_cost(

@@ -353,8 +353,7 @@ def fit_order(
         [candidates], prior * scale, precision, start=None if start is None else start * scale
     )
     # Back from standardised features to the features themselves; the means cancel in the softmax.
-    unscaled: Floats = weights / scale
-    return unscaled
+    return weights / scale
 
 
 def _reciprocal(scores: Floats, owners: Index, answers: Index) -> Floats:

@@ -34,3 +34,20 @@ def test_an_update_is_tested_and_refuses_new_labels(
     tram, plane = model.predict([Text(("the tram",)), Text(("a plane",))])
     assert tram.labels == ("road",) and plane.choices[0].value == "sky"
     assert model.labels == ["road", "sea", "sky"]
+
+
+def test_labels_that_hold_a_semicolon_are_written_with_another_delimiter(
+    ensue: Ensue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    names = {"sea": "sea; coast", "road": "road", "sky": "sky"}
+    texts = texts_of(200)
+    assert texts.labels is not None
+    sets = [sorted(names[label] for label in labels) for labels in texts.labels]
+    pl.DataFrame({"text": texts.texts[0], "topics": sets}).write_parquet("posts.parquet")
+    assert ensue("fit", "classify", "posts.parquet", "-o", "m", "--model", "tfidf").code == 0
+    assert ensue("predict", "m", "posts.parquet", "-o", "out.csv").code == 0
+    cells = pl.read_csv("out.csv")["labels"].fill_null("").to_list()
+    written = [sorted(filter(None, cell.split("|"))) for cell in cells]
+    # What a model says of its training texts is nearly always their labels.
+    assert sum(map(list.__eq__, written, sets)) > 190

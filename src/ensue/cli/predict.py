@@ -276,7 +276,10 @@ def _table(inputs: tasks.Records, answers: Sequence[Any], columns: Sequence[Colu
             dtype = pl.Float64 if column.is_number else pl.String
             series.append(pl.Series(f"{column.name}{suffix}", values, dtype))
     if any(getattr(answer, "labels", None) is not None for answer in answers):
-        series.insert(0, pl.Series("labels", [";".join(answer.labels) for answer in answers], pl.String))
+        # Labels that hold a semicolon are told apart by another delimiter.
+        labels = {label for answer in answers for label in answer.labels}
+        delimiter = next((each for each in ";|," if not any(each in label for label in labels)), ";")
+        series.insert(0, pl.Series("labels", [delimiter.join(answer.labels) for answer in answers], pl.String))
     for name in ("in_vocabulary", "events"):
         series.append(pl.Series(name, [getattr(answer, name) for answer in answers], pl.Int64))
     added = pl.DataFrame(series)

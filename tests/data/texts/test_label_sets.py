@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import polars as pl
@@ -50,6 +51,55 @@ def test_lists_of_json_parquet_and_fasttext(tmp_path: Path) -> None:
         assert texts.labels is not None
         assert texts.labels.to_list() == SETS
         assert "several labels per text, 1.50 on average: lists" in report.notes
+
+
+@pytest.mark.parametrize("column", ["labels", "genres"])
+def test_lists_in_columns_named_after_several_labels(tmp_path: Path, column: str) -> None:
+    lines = [{"text": f"text {row}", column: labels} for row, labels in enumerate(SETS)]
+    pl.DataFrame(lines).write_parquet(tmp_path / "a.parquet")
+    # Some programs write a list of one label as that label.
+    lines[1][column] = "joy"
+    for path in (tmp_path / "a.parquet", written(tmp_path, "a.jsonl", "\n".join(map(json.dumps, lines)))):
+        texts, report = read_texts(path)
+        assert texts.labels is not None
+        assert texts.labels.to_list() == SETS
+        assert report.columns == {"text": "text", "labels": column}
+
+
+@pytest.mark.parametrize("write", [json.dumps, str, lambda labels: str(labels).replace(",", "")])
+def test_lists_that_are_written_as_text(tmp_path: Path, write: Callable[[list[str]], str]) -> None:
+    texts, report = read_texts(written(tmp_path, "a.tsv", csv([*map(write, SETS), "[]"])))
+    assert texts.labels is not None
+    assert texts.labels.to_list() == SETS
+    assert "1 of 7 rows has no label: left out" in report.notes
+    texts, _ = read_texts(written(tmp_path, "b.tsv", csv(["['joy']", "['love']", "['joy']"])))
+    assert not texts.multilabel
+    assert texts.distinct_labels() == ["joy", "love"]
+    texts, _ = read_texts(written(tmp_path, "c.tsv", csv(["[sic]", "[sic]", "[sic] of all"])))
+    assert texts.distinct_labels() == ["[sic]", "[sic] of all"]
+
+
+def test_a_delimiter_at_the_end_is_no_part_of_a_label(tmp_path: Path) -> None:
+    texts, _ = read_texts(
+        written(tmp_path, "a.tsv", csv(["".join(f"{label};" for label in labels) for labels in SETS]))
+    )
+    assert texts.labels is not None
+    assert texts.labels.to_list() == SETS
+
+
+def test_two_delimiters_in_one_column_are_refused(tmp_path: Path) -> None:
+    values = ["joy;love", "joy", "anger|fear", "fear|joy", "anger;joy", "love"] * 2
+    path = written(tmp_path, "a.tsv", csv(values))
+    with pytest.raises(DataError, match=r"has labels between ';' and others between '\|'; write the same delimiter"):
+        read_texts(path, columns={"labels": "label"})
+
+
+def test_a_column_named_after_several_labels_may_hold_one_each(tmp_path: Path) -> None:
+    texts, report = read_texts(written(tmp_path, "a.tsv", csv(["joy", "love", "joy"], "labels")))
+    assert not texts.multilabel
+    assert report.columns == {"text": "text", "label": "labels"}  # later files are read alike
+    path = written(tmp_path, "b.tsv", "text\tlabel\ttags\na\tjoy\tx;y\nb\tlove\tx\n")
+    assert read_texts(path)[1].columns == {"text": "text", "label": "label"}
 
 
 def test_one_column_per_label_may_say_that_none_applies(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from ensue.data.posts.documents import open_texts
 from ensue.data.schema import ReadReport
 from ensue.data.table import ReadOptions, Table, nothing, read_together
 from ensue.data.texts.formats import read_rows
-from ensue.data.texts.label_sets import DELIMITERS, UNIT, change_labels, delimiter_of, to_sets
+from ensue.data.texts.label_sets import UNIT, change_labels, delimiter_of, from_lists, stated_delimiter, to_sets
 from ensue.data.texts.labels import join_spellings, match_spellings, present
 from ensue.errors import DataError, SettingError
 from ensue.lines import part_of, plural, quoted
@@ -251,19 +251,23 @@ def _labels(
     role = next((role for role in ("label", "labels") if role in rows.frame.columns), None)
     if role is None:
         return rows, None, (), ()
-    is_labelled = present(rows.frame[role])
+    column = from_lists(rows.frame[role])
+    is_labelled = present(column)
     if not is_labelled.any():
         return rows, None, ("no row has a label",), ()
-    column = rows.frame[role].set(~is_labelled, None)
+    column = column.set(~is_labelled, None)
     notes: tuple[str, ...] = ()
+    kind = "label"
     if not unlabelled and (delimiter := _delimiter(column, str(path), rows.columns.get(role, role), stated)):
         column = to_sets(column, delimiter)
         mean = float(column.list.len().sum()) / int(is_labelled.sum())
         between = "lists" if delimiter == UNIT else f"{quoted(delimiter)} between them"
         notes = (f"several labels per text, {mean:.2f} on average: {between}",)
-        # A later file of the model is read alike: its column has the role of several labels.
-        columns = {"labels" if other == role else other: name for other, name in rows.columns.items()}
-        rows = replace(rows, columns=columns)
+        kind = "labels"
+    if not unlabelled:
+        # A later file of the model is read alike: its column has the role of one label, or that of several.
+        others = {other: name for other, name in rows.columns.items() if other not in ("label", "labels")}
+        rows = replace(rows, columns=others | ({kind: rows.columns[role]} if role in rows.columns else {}))
     labels, warnings = change_labels(column, join_spellings)
     if not is_labelled.all():
         empty = f"{part_of(len(labels) - int(is_labelled.sum()), len(labels), 'row', 'has', 'have')} no label"
@@ -286,8 +290,7 @@ def _delimiter(labels: pl.Series, where: str, name: str, stated: Mapping[str, st
     if labels.str.contains(UNIT, literal=True).any():
         return UNIT
     if "labels" in stated:
-        # Whatever is most frequent; a column without any delimiter has sets of one label.
-        return max(DELIMITERS, key=lambda delimiter: int(labels.str.contains(delimiter, literal=True).sum()))
+        return stated_delimiter(labels, where, name)  # without any delimiter, the sets have one label
     return None if "label" in stated else delimiter_of(labels, where, name)
 
 

@@ -51,7 +51,7 @@ class LabelFields:
 
     def holds(self, name: str) -> bool:
         """Return whether a field of this name holds labels."""
-        return name == self.stated_name or plain_name(name) in (*self.names, "labels", "choices")
+        return name == self.stated_name or plain_name(name) in (*self.names, "choices")
 
     def one(self, name: str, value: object, where: str) -> object:
         """Return the label in a field, or several with ``UNIT`` between them; ``None`` where there is none.
@@ -148,7 +148,7 @@ def _flat(sample: Object, fields: LabelFields, where: str) -> dict[str, object]:
         return flat | {"label": _answered(sample, fields, where)}
     for name, value in sample.items():
         if fields.holds(name) and isinstance(value, list | dict):
-            # A field of labels keeps its name; one called labels or choices becomes the label.
+            # A field of labels keeps its name; one called choices becomes the label.
             is_label = name == fields.stated_name or plain_name(name) in fields.names
             flat[name if is_label else "label"] = fields.one(name, value, where)
     if "text" not in flat and isinstance(flat.get("data"), str):

@@ -237,17 +237,18 @@ def _parquet(request: _Request) -> Table:
     content = request.content
     schema = content.schema()
     columns, notes = request.find(list(schema))
-    kind = schema[columns["label"]] if "label" in columns else None  # a column may have no name at all
+    role = "labels" if "labels" in columns and "label" not in columns else "label"
+    kind = schema[columns[role]] if role in columns else None  # a column may have no name at all
     # A column of one label is read with the others; lists of lists are refused there.
     if not isinstance(kind, pl.List | pl.Array) or kind.inner.is_nested():
         return read_table(content, request.find)
-    name = columns["label"]
-    other_columns = {role: column for role, column in columns.items() if role != "label"}
+    name = columns[role]
+    other_columns = {other: column for other, column in columns.items() if other != role}
     # The same label twice is one label.
     lists = content.table([name])[name].cast(pl.List(pl.String)).list.drop_nulls().list.unique(maintain_order=True)
     table = read_table(content, lambda _: (other_columns, notes))
     labels = lists.set(lists.list.len() == 0, None).list.join(UNIT)
-    return replace(table, frame=table.frame.with_columns(labels.alias("label")), columns=columns)
+    return replace(table, frame=table.frame.with_columns(labels.alias(role)), columns=columns)
 
 
 def _json(request: _Request) -> Table:
@@ -255,7 +256,10 @@ def _json(request: _Request) -> Table:
     content = request.content
     stated_columns = request.stated_columns
     fields = LabelFields(
-        _COLUMNS.known["label"], _COLUMNS.known["text"], not request.keep_all, stated_columns.get("label", "")
+        (*_COLUMNS.known["label"], *_COLUMNS.known["labels"]),
+        _COLUMNS.known["text"],
+        not request.keep_all,
+        stated_columns.get("label") or stated_columns.get("labels", ""),
     )
     flat = flattened(content, fields)
     if flat is content and not stated_columns and isinstance(sample_objects(content)[0].get("texts"), list):

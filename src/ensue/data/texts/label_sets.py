@@ -6,8 +6,11 @@ column of label sets holds lists, and a column of single labels stays as it is, 
 
 from __future__ import annotations
 
+import json
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 import polars as pl
 
@@ -23,7 +26,39 @@ _MAX_LABEL = 40
 """Characters of a label; what is longer is a sentence with a comma in it."""
 _BINARY = ("0", "1", "0.0", "1.0", "true", "false")
 _TRUE = ("1", "1.0", "true")
+_QUOTED = r"""'[^']*'|"[^"]*\""""
+_LIST = re.compile(rf"\[\s*(?:(?:{_QUOTED})(?:(?:\s*,\s*|\s+)(?:{_QUOTED}))*)?\s*,?\s*\]")
+"""A list of texts as Python, or NumPy without commas, writes it."""
 Change = Callable[[pl.Series], tuple[pl.Series, tuple[str, ...]]]
+
+
+def from_lists(labels: pl.Series) -> pl.Series:
+    """Return labels with ``UNIT`` between them where all values are lists in brackets, such as ``["a", "b"]``.
+
+    Other values stay as they are; an empty list is no label.
+    """
+    values = labels.drop_nulls().unique()
+    if not len(values) or not values.str.contains(r"^\s*\[.*\]\s*$").all():
+        return labels
+    lists = {value: _listed(value.strip()) for value in values}
+    if any(members is None for members in lists.values()):
+        return labels
+    joined = [UNIT.join(dict.fromkeys(members or ())) or None for members in lists.values()]
+    return labels.replace_strict([*lists], joined, return_dtype=pl.String)
+
+
+def _listed(value: str) -> list[str] | None:
+    """Return the members of a list in JSON, or as Python writes it; ``None`` of another text."""
+    with suppress(ValueError, RecursionError):
+        members = json.loads(value)
+        return (
+            None
+            if any(isinstance(member, list | dict) for member in members)
+            else [str(member) for member in members if member is not None]
+        )
+    if _LIST.fullmatch(value) is None:
+        return None
+    return [quoted_member[1:-1] for quoted_member in re.findall(_QUOTED, value)]
 
 
 def delimiter_of(labels: pl.Series, where: str, name: str) -> str | None:
@@ -55,11 +90,28 @@ def delimiter_of(labels: pl.Series, where: str, name: str) -> str | None:
     )
 
 
+def stated_delimiter(labels: pl.Series, where: str, name: str) -> str:
+    """Return the most frequent delimiter of a column that is stated to hold several labels per text.
+
+    Raises:
+        DataError: some labels are between another delimiter.
+    """
+    delimiter = max(DELIMITERS, key=lambda each: int(labels.str.contains(each, literal=True).sum()))
+    counts = dict(to_sets(labels, delimiter).explode().drop_nulls().value_counts(name="count").iter_rows())
+    for other in DELIMITERS:
+        if other != delimiter and _kind(counts, other) == "sets":
+            raise DataError(
+                f"{where}: column {quoted(name)} has labels between {quoted(delimiter)} and others between "
+                f"{quoted(other)}; write the same delimiter in all rows"
+            )
+    return delimiter
+
+
 def _kind(counts: dict[str, int], delimiter: str) -> str:
     """Return whether values are sets of labels between a delimiter, single labels, or either: ``unsure``."""
-    sets = [_split(value, delimiter) for value in counts if delimiter in value]
+    sets = [labels for value in counts if len(labels := _split(value, delimiter)) > 1]
     members = {label for labels in sets for label in labels}
-    # A sentence with a comma in it, or a delimiter at an end, is no set.
+    # A sentence with a comma in it, or two delimiters next to each other, is no set.
     if not sets or any(not label or len(label) > _MAX_LABEL for label in members):
         return "single"
     # Number of different values that each label is in, alone or with others.
@@ -71,7 +123,8 @@ def _kind(counts: dict[str, int], delimiter: str) -> str:
 
 
 def _split(value: str, delimiter: str) -> list[str]:
-    return [label.strip() for label in value.split(delimiter)]
+    # Programs that write a delimiter after each label leave one at the end.
+    return [label.strip() for label in value.strip().strip(delimiter).split(delimiter)]
 
 
 def to_sets(labels: pl.Series, delimiter: str) -> pl.Series:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import FrozenInstanceError
 from typing import Any
 
 import pytest
@@ -24,6 +25,7 @@ from ensue import (
     Text,
     TextAnswer,
 )
+from ensue.answers import choices_of
 
 SECONDS = st.floats(-1e12, 1e12, allow_nan=False)
 
@@ -289,6 +291,14 @@ def test_answers_about_links_are_json() -> None:
         "events": 4,
         "id": "a1",
     }
+
+
+def test_choices_of_columns_are_those_made_one_by_one() -> None:
+    because = (Attribution("ann", 0, 0.9),)
+    choices = choices_of(["cat", "dog"], [0.5, 0.25], [because, ()], ["A cat", ""])
+    assert choices == [Choice("cat", 0.5, because, "A cat"), Choice("dog", 0.25)]
+    with pytest.raises(FrozenInstanceError):
+        choices[0].score = 1.0  # type: ignore[misc]
 
 
 def test_an_answer_shows_itself_in_a_line_and_as_a_table() -> None:

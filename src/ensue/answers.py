@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from html import escape
+from itertools import repeat
 from typing import Protocol
 
 from ensue.lines import line_of, printable
@@ -59,6 +61,23 @@ class Choice:
     score: float
     attributions: tuple[Attribution, ...] = ()
     title: str = ""
+
+
+def choices_of(
+    values: Sequence[str],
+    scores: Iterable[float],
+    attributions: Iterable[tuple[Attribution, ...]],
+    titles: Iterable[str],
+) -> list[Choice]:
+    """Return the choices whose fields are in these columns; a call of ``Choice`` for each takes twice as long."""
+    choices = [*map(object.__new__, repeat(Choice, len(values)))]
+    columns: dict[str, Iterable[object]] = {
+        "value": values, "score": scores, "attributions": attributions, "title": titles,
+    }  # fmt: skip
+    for name, column in columns.items():
+        # Set one field of all choices without a step of the interpreter: a deque of length 0 exhausts the map.
+        deque(map(getattr(Choice, name).__set__, choices, column), maxlen=0)
+    return choices
 
 
 class Scored(Protocol):

@@ -7,7 +7,7 @@ events, where they are ranked, are counted afresh.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise, repeat
 from typing import NamedTuple
@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ensue.answers import Answer, Attribution, Choice
+from ensue.answers import Answer, Attribution, choices_of
 from ensue.data.histories import Histories, Index
 from ensue.errors import SettingError
 from ensue.records import History
@@ -125,8 +125,8 @@ class EncodedRecords(NamedTuple):
     """Records in ids, without the values the model never saw."""
 
     histories: Histories
-    positions: list[Index]
-    """For each record, where in its values the known ones stand."""
+    known: Index
+    """(known events,) positions of the known values, each in its record."""
     unknown: Mask
     """(events,) of all values of the records whether it never saw them."""
 
@@ -139,8 +139,7 @@ def encode_records(records: Sequence[History], vocabulary: Vocabulary) -> Encode
     keep = raw.ids != UNKNOWN
     histories = raw.keep(keep)
     # Positions count from the first event of each record, unknown events included.
-    positions = np.flatnonzero(keep) - np.repeat(raw.offsets[:-1], histories.lengths)
-    return EncodedRecords(histories, np.split(positions, histories.offsets[1:-1]), ~keep)
+    return EncodedRecords(histories, np.flatnonzero(keep) - np.repeat(raw.offsets[:-1], histories.lengths), ~keep)
 
 
 def _at_zero(record: History) -> History:
@@ -154,6 +153,7 @@ def answers(
     k: int,
     repeats: RepeatShares | None,
     filters: Filters,
+    titles: Mapping[str, str],
     *,
     evidence: bool,
 ) -> Iterator[Answer]:
@@ -163,7 +163,7 @@ def answers(
     a filter, no others than those that it permits.
     """
     encoded = encode_records(records, vocabulary)
-    histories, positions, unknown = encoded
+    histories, _, unknown = encoded
     scored = score(histories, filters)
     own_unknown = of_records(records, unknown, repeats) if repeats is not None and unknown.any() else None
     if own_unknown is not None:
@@ -175,35 +175,41 @@ def answers(
         sessions = [histories.ids[low:high] for low, high in pairwise(histories.offsets.tolist())]
         best_ids, best_scores = rerank(scored.best_ids, scored.best_scores, rerankers, sessions, k)
         scored = replace(scored, best_ids=best_ids, best_scores=best_scores)
-    best_scores = scored.best_scores
-    best = scored.best_ids
+    best_scores, best = scored.best_scores, scored.best_ids
     require_finite(best_scores, scored.totals)
-    probabilities = scored.normalised(best_scores).tolist()
-    deletions: list[list[_Deletion]] = [[] for _ in records]
+    probabilities = scored.normalised(best_scores)
+    # Scores fall, and what is ruled out is at -inf; a probability that only rounds to 0 keeps its rank.
+    is_choice = best_scores > -np.inf
+    owner, column = is_choice.nonzero()
+    ids = best[is_choice]
+    # Where a choice is in its record, if only the record holds it; -1 for items of the vocabulary.
+    own_positions = np.full(len(ids), -1)
+    if own_unknown is not None:
+        is_own = ids >= len(vocabulary)
+        own_positions[is_own] = own_unknown.positions[owner[is_own], ids[is_own] - len(vocabulary)]
+        ids[is_own] = FIRST
+    items = vocabulary.values
+    values = [items[id] for id in (ids - FIRST).tolist()]
+    own_choices = np.flatnonzero(own_positions >= 0).tolist()
+    for at in own_choices:
+        values[at] = records[owner[at]].values[own_positions[at]]
+    attributions: Iterable[tuple[Attribution, ...]] = repeat(())
     if evidence:
         deletions = _deletions(records, encoded, scored, score, best, None if own_unknown is None else repeats)
-    # Scores fall, and what is ruled out is at -inf; a probability that only rounds to 0 keeps its rank.
-    num_choices = (best_scores > -np.inf).sum(1).tolist()
-    items = vocabulary.values
-    num_ids = len(vocabulary)
-    for row, (record, row_ids, number) in enumerate(zip(records, best.tolist(), num_choices, strict=True)):
-        ids = row_ids[:number]
-        row_probabilities = probabilities[row]
-        # Where the record's own unknown items stand in it, by their ids.
-        own_positions = {} if own_unknown is None else dict(enumerate(own_unknown.positions[row].tolist(), num_ids))
-        values = [record.values[own_positions[id]] if id in own_positions else items[id - FIRST] for id in ids]
-        attributions: Iterable[tuple[Attribution, ...]] = repeat(())
-        if evidence:
-            attributions = [
-                tuple(_attribution(record, positions[row], deletion, column) for deletion in deletions[row])
-                for column in range(number)
-            ]
-            for column, id in enumerate(ids):
-                if id in own_positions and repeats is not None:
-                    drop = row_probabilities[column] - share_without(record, own_positions[id], vocabulary, repeats)
-                    attributions[column] = (Attribution(values[column], own_positions[id], 1.0, drop),)
-        choices = tuple(map(Choice, values, row_probabilities, attributions))
-        yield Answer(choices, len(positions[row]), len(record.values), id=record.id)
+        attributions = [
+            tuple(deletion.of(records[row], rank) for deletion in deletions[row])
+            for row, rank in zip(owner.tolist(), column.tolist(), strict=True)
+        ]
+        for at in own_choices:
+            assert repeats is not None
+            record, position = records[owner[at]], int(own_positions[at])
+            drop = float(probabilities[owner[at], column[at]]) - share_without(record, position, vocabulary, repeats)
+            attributions[at] = (Attribution(values[at], position, 1.0, drop),)
+    value_titles: Iterable[str] = map(titles.get, values, repeat("")) if titles else repeat("")
+    choices = choices_of(values, probabilities[is_choice].tolist(), attributions, value_titles)
+    ends = is_choice.sum(1).cumsum().tolist()
+    for record, length, (low, high) in zip(records, histories.lengths.tolist(), pairwise([0, *ends]), strict=True):
+        yield Answer(tuple(choices[low:high]), length, len(record.values), id=record.id)
 
 
 def require_finite(*scores: Scores) -> None:
@@ -216,15 +222,13 @@ def require_finite(*scores: Scores) -> None:
         raise SettingError("the model's scores are not finite numbers, so its weights cannot be right; fit it again")
 
 
-def _attribution(record: History, positions: Index, test: _Deletion, choice: int) -> Attribution:
-    position = int(positions[test.event])
-    return Attribution(record.values[position], position, test.share, test.score_drops[choice])
-
-
 class _Deletion(NamedTuple):
-    event: int  # among the known events
+    position: int
     share: float
     score_drops: list[float]  # by choice
+
+    def of(self, record: History, choice: int) -> Attribution:
+        return Attribution(record.values[self.position], self.position, self.share, self.score_drops[choice])
 
 
 def _deletions(
@@ -245,7 +249,7 @@ def _deletions(
         choices: (records, k) columns of the choices.
         repeats: how often unknown events come again, where some of the records are candidates.
     """
-    histories, positions, _ = encoded
+    histories = encoded.histories
     rows, events, shares = _most_attended(histories, scored)
     deletions: list[list[_Deletion]] = [[] for _ in records]
     if not len(rows):
@@ -256,9 +260,9 @@ def _deletions(
     keep[repeated.offsets[:-1] + events] = False
     shorter = repeated.keep(keep)
     without = score(shorter, None)
+    deleted = encoded.known[histories.offsets[rows] + events].tolist()
     if repeats is not None:
         # A record keeps all of its unknown events, in the same order by distance, so its columns stay in place.
-        deleted = [int(positions[row][event]) for row, event in zip(rows, events, strict=True)]
         shorter_records = [
             without_event(records[row], position) for row, position in zip(rows.tolist(), deleted, strict=True)
         ]
@@ -268,8 +272,8 @@ def _deletions(
         rest_unknown = of_records(shorter_records, unknown, repeats, columns)
         without = without.with_unknown(rest_unknown, rest_unknown.positions >= 0, 0)
     drops = scored.probabilities(choices)[rows] - without.probabilities(choices[rows])
-    for row, event, share, row_drops in zip(rows.tolist(), events.tolist(), shares, drops.tolist(), strict=True):
-        deletions[row].append(_Deletion(event, share, row_drops))
+    for row, position, share, row_drops in zip(rows.tolist(), deleted, shares, drops.tolist(), strict=True):
+        deletions[row].append(_Deletion(position, share, row_drops))
     return deletions
 
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
@@ -111,11 +110,12 @@ def predict_each(
     # Evidence scores each record again without its TESTED most attended events.
     size = max(1, CELLS // max(scored, MIN_SCORED) // (1 + TESTED * evidence))
     repeats = state.repeat_shares(exclusion) if rank_unknown else None
+    titles = state.known_items.titles if state.known_items is not None else {}
     results: list[Answer] = []
     for low in range(0, len(records), size):
         chunk = records[low : low + size]
         chunk_filters = filters[low : low + size]
-        results += answers(chunk, state.vocabulary, score, k, repeats, chunk_filters, evidence=evidence)
+        results += answers(chunk, state.vocabulary, score, k, repeats, chunk_filters, titles, evidence=evidence)
     # Rules such as two items per brand may leave too few of the candidates, though more items are permitted.
     short = [
         row
@@ -129,8 +129,7 @@ def predict_each(
         )  # fmt: skip
         for row, answer in zip(short, retried, strict=True):
             results[row] = answer
-    titles = state.known_items.titles if state.known_items is not None else {}
-    return [_with_titles(answer, titles) for answer in results] if titles else results
+    return results
 
 
 def _is_short(item_filter: ItemFilter, answer: Answer, k: int, pool: int) -> bool:
@@ -159,12 +158,6 @@ def _explanation(state: NextState, record: History, answer: Answer) -> Explanati
         tuple(influence.tolist()),
         answer,
     )
-
-
-def _with_titles(answer: Answer, titles: Mapping[str, str]) -> Answer:
-    """Return an answer whose choices have the titles of their items."""
-    choices = tuple(replace(choice, title=titles.get(choice.value, "")) for choice in answer.choices)
-    return replace(answer, choices=choices)
 
 
 def scores(state: NextState, windows: Windows, index: Index, module: NextModel | None) -> tuple[ScoredBatch, Index]:

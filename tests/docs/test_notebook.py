@@ -46,7 +46,9 @@ def as_text(path: Path) -> str:
 
 def test_it_shows_what_stands_in_it(folder: Path) -> None:
     now = as_text(folder / NOTEBOOK.name)
-    assert differences(as_text(NOTEBOOK), now) == [], "run: python scripts/site/notebook.py NOTEBOOK FOLDER --write"
+    assert differences(as_text(NOTEBOOK), now, trained=True) == [], (
+        "run: python scripts/site/notebook.py NOTEBOOK FOLDER --write"
+    )
     assert "Answer(2 of 3 in vocabulary" in now and "Explanation(weights" in now and "\\begin{tabular}" in now
 
 

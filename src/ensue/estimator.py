@@ -186,7 +186,8 @@ class Estimator(Generic[P]):
     def load(cls, folder: str | Path, *, device: str | None = None) -> Self:
         """Read a model folder of this task; see :func:`ensue.load`."""
         if (task := task_of(folder)) != cls.task:
-            raise ModelFolderError(f"{folder}: holds a model of task {task}; load it with {_class_name(task)}")
+            estimator_class = next(kind.__name__ for kind in Estimator.__subclasses__() if kind.task == task)
+            raise ModelFolderError(f"{folder}: holds a model of task {task}; load it with {estimator_class}")
         predictor = load_predictor(folder, device=device)
         estimator = cls(predictor.model_name, seed=predictor.seed, device=device)
         vars(estimator)["predictor_"] = predictor
@@ -266,8 +267,3 @@ def _require_names(task: str, model: object, settings: Mapping[str, object]) -> 
     name = require_model(task, str(model))
     if settings:
         require_settings(task, name, {key: str(value) for key, value in settings.items() if value is not None})
-
-
-def _class_name(task: str) -> str:
-    """Return the name of the estimator of a task."""
-    return next(kind.__name__ for kind in Estimator.__subclasses__() if kind.task == task)

@@ -359,7 +359,7 @@ def scrambled(numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     return mixed
 
 
-def offsets_of(lengths: Index | list[int]) -> Index:
+def offsets_of(lengths: npt.NDArray[np.bool_ | np.integer] | list[int]) -> Index:
     """(lengths + 1,) where each of some parts begins, and the end of all: of lengths 2 3, 0 2 5."""
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])
 

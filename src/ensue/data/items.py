@@ -124,7 +124,8 @@ def read_items(
     kinds = dict[str, str]()
     features = list[pl.Series]()
     for name in names:
-        cells = _filled(frame[f"feature {name}"].alias(name))
+        # Empty cells, and words for nothing such as NULL and NaN, are null.
+        cells = frame[f"feature {name}"].alias(name).cast(pl.String).str.strip_chars().replace(["", *MISSING], None)
         kind = chosen.kinds.get(name) or chosen.headers[name] or (TEXT if name == title else _kind_of(cells))
         if kind in (NUMBER, TIME):
             cells = _numbers(cells, kind, table.where)
@@ -162,11 +163,6 @@ def _choose(bases: Mapping[str, str], known: Sequence[str], stated: str | None) 
         return next((name for name, base in bases.items() if stated in (name, base)), None)
     by_plain = {plain_name(base): name for name, base in reversed([*bases.items()])}
     return next((by_plain[name] for name in known if name in by_plain), None)
-
-
-def _filled(cells: pl.Series) -> pl.Series:
-    """Return texts whose empty cells, and words for nothing such as NULL and NaN, are null."""
-    return cells.cast(pl.String).str.strip_chars().replace(["", *MISSING], None)
 
 
 def _numbers(cells: pl.Series, kind: str, where: Where) -> pl.Series:

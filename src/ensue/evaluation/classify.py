@@ -10,10 +10,8 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from ensue import metrics
@@ -34,7 +32,6 @@ from ensue.tasks.classify.dataset import codes, known, require_sets
 from ensue.tasks.classify.ensembles.blend import NETWORK
 from ensue.tasks.classify.predictor import ClassifyPredictor
 from ensue.training.report import LEFT_OUT
-from ensue.vocabulary import UNKNOWN
 
 METRICS = ("accuracy", "macro_f1", "calibration_error", "log_loss")
 METRICS_OF_SETS = ("micro_f1", "macro_f1", "subset_accuracy", "lrap", "calibration_error")
@@ -294,7 +291,7 @@ class LabelledTexts(Examples[ClassifyPredictor, TextLabels | TextSets]):
         new = int((~known(self.first.targets(data))).sum())
         sides = self.first.encode(data)
         num_words = np.sum([tokens.lengths for tokens in sides], axis=0)
-        num_known = np.sum([_num_known(tokens.ids, tokens.sentences[tokens.texts]) for tokens in sides], axis=0)
+        num_known = np.sum([tokens.num_known for tokens in sides], axis=0)
         cut = sum(tokens.cut_words for tokens in sides)
         caps = f"; caps cut {plural(cut, 'word')}" if cut else ""
         certain = [name for name, lists in self.rankings.items() if lists.frame["score"].null_count()]
@@ -366,9 +363,3 @@ def _units(data: Texts) -> tuple[Index, str]:
     units = column.rank("dense").to_numpy().astype(np.int64) - 1
     words = "whole groups" if data.groups is not None else "first texts with all their pairs"
     return units, f"{words}, {int(units.max()) + 1:,} in all"
-
-
-def _num_known(ids: npt.NDArray[np.integer[Any]], offsets: Index) -> Index:
-    """Return the (texts,) number of words in the vocabulary."""
-    sums: Index = np.concatenate([np.zeros(1, np.int64), np.cumsum(ids != UNKNOWN, dtype=np.int64)])
-    return np.diff(sums[offsets])

@@ -46,7 +46,7 @@ import numpy.typing as npt
 import polars as pl
 
 from ensue import metrics
-from ensue.data.histories import Histories, Index
+from ensue.data.histories import Histories, Index, offsets_of
 from ensue.data.rankings import Rankings, placed
 from ensue.errors import DataError, SettingError
 from ensue.evaluation.beyond_accuracy import is_popular, list_metrics
@@ -507,7 +507,7 @@ class SessionTargets(Examples[NextPredictor, TargetRanks]):
         num_unknown = int(is_unknown.sum())
         num_ranked = int(np.isfinite(run.rank[is_unknown]).sum())
         # Number of known events before each event, so that a difference counts those of a range.
-        num_known_before = np.concatenate([[0], np.cumsum(is_known)])
+        num_known_before = offsets_of(is_known)
         starts = coded.offsets[:-1][self.sequences]
         after_none = ~is_unknown & (num_known_before[self.events] == num_known_before[starts])
         num_dropped = int(self.is_target.sum()) - len(self.events)

@@ -217,7 +217,7 @@ class _Contexts:
         is_earlier = (log.weights > 0) & (log.ids >= FIRST)
         sessions = log.sequence_index()
         # Number of such events before each event: of 1 0 1 it is 0 1 1, counted from the start of its session.
-        num_earlier = np.concatenate([np.zeros(1, np.int64), np.cumsum(is_earlier)])
+        num_earlier = offsets_of(is_earlier)
         before = num_earlier[:-1] - num_earlier[log.offsets[:-1]][sessions]
         # Events with the same number of earlier ones share a context, and follow each other in the log.
         begins = np.ones(len(sessions), np.bool_)

@@ -17,7 +17,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
-from types import FrameType, MappingProxyType
+from types import MappingProxyType
 from typing import TextIO
 
 import uvicorn
@@ -41,7 +41,6 @@ from ensue.serve.tasks import service_of
 from ensue.serve.workers import Supervisor, SupervisorLink
 from ensue.store.swap import locked, sweep
 
-Handler = Callable[[int, FrameType | None], object] | int | None
 TURN = 0.0005
 """Seconds for which a thread may hold the interpreter while others wait for it."""
 PRIVATE = "ensue-serve-"
@@ -233,7 +232,8 @@ def _serve(
     )
     hooks = (link.begin, link.close) if link else ()
     server = Server(config, register, stopping, *hooks)
-    old = _signals(server.handle_exit)  # also before it listens for signals itself, and when it raises them again
+    # Also before it listens for signals itself, and when it raises them again.
+    old = {number: signal.signal(number, server.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         announce()
         server.run(sockets=[listening])
@@ -243,10 +243,6 @@ def _serve(
             service.shown.flush()
         for number, handler in old.items():
             signal.signal(number, handler)
-
-
-def _signals(handler: Callable[[int, FrameType | None], None]) -> dict[int, Handler]:
-    return {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
 
 
 @contextmanager

@@ -32,7 +32,7 @@ import numpy as np
 from pydantic import Field
 
 from ensue.data.clock import MILLISECONDS
-from ensue.data.histories import Histories, Ids, Index, Times, concat_histories, ranges
+from ensue.data.histories import Histories, Ids, Index, Times, concat_histories, offsets_of, ranges
 from ensue.nn.validation import MAX_COUNT, require_ids, require_number, require_totals
 from ensue.stream.clock import Event, Rejection, StreamClock
 from ensue.tasks.next.reservoir import require_histories
@@ -164,7 +164,7 @@ class SessionColumns:
 
     def histories(self, vocabulary: Vocabulary) -> tuple[Histories, Index]:
         """The sessions in columns, and (sessions,) how many leading events of each are context."""
-        offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(self.lengths, dtype=np.int64)])
+        offsets = offsets_of(self.lengths)
         ids, times = np.array(self.ids, np.int32), np.array(self.times, np.float64)
         return Histories(ids, offsets, vocabulary, times), np.array(self.context, np.int64)
 

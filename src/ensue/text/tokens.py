@@ -120,6 +120,12 @@ class Tokens:
         return np.diff(self.sentences[self.texts])
 
     @property
+    def num_known(self) -> Index:
+        """(texts,) number of words of each that are in the vocabulary."""
+        # Sums over texts are differences of running sums at their ends.
+        return np.diff(offsets_of(self.ids != UNKNOWN)[self.sentences[self.texts]])
+
+    @property
     def known(self) -> float:
         """Share of the words that the vocabulary knows; 1 where there are no words."""
         return 1.0 - float((self.ids == UNKNOWN).mean()) if len(self.ids) else 1.0

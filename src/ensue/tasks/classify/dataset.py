@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from ensue.data.histories import Ids, Index, ranges
+from ensue.data.histories import Ids, Index, offsets_of, ranges
 from ensue.data.texts import Texts
 from ensue.data.texts.labels import match_spellings
 from ensue.errors import DataError
@@ -148,7 +148,7 @@ class Passages:
         """Return what is averaged to the vectors of the texts of some records."""
         texts = self.texts(index)
         counts = self.first[texts + 1] - self.first[texts]
-        offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+        offsets = offsets_of(counts)
         if self.documents:
             cut = Chunks(offsets)
             starts, sizes, owners = cut.starts, cut.lengths, cut.owners
@@ -212,7 +212,7 @@ def text_hashes(texts: Texts) -> Index:
 def select_words(tokens: Tokens, mask: Mask) -> Tokens:
     """Return the texts with the words where a mask is ``True``; sentences and texts may become empty."""
     # The new position of a boundary is the number of selected words before it.
-    ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(mask, dtype=np.int64)])
+    ends = offsets_of(mask)
     words = None if tokens.words is None else tokens.words.filter(mask)
     return Tokens(tokens.ids[mask], ends[tokens.sentences], tokens.texts, words=words)
 

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from ensue.answers import Attribution, Choice, Deletion, Passage, TextAnswer, TextExplanation
-from ensue.data.histories import Index
+from ensue.data.histories import Index, offsets_of
 from ensue.data.markup import strip_markup
 from ensue.data.texts import Texts
 from ensue.errors import DataError
@@ -22,7 +22,6 @@ from ensue.settings import require_k
 from ensue.tasks.classify.dataset import Mask, Passages, Sides, select_words, word_counts
 from ensue.tasks.classify.ensembles.blend import NETWORK
 from ensue.tasks.classify.state import ClassifyState
-from ensue.vocabulary import UNKNOWN
 
 if TYPE_CHECKING:  # needs torch
     from ensue.tasks.classify import neural
@@ -45,9 +44,7 @@ def answers(state: ClassifyState, records: Sequence[Text], k: int, *, evidence: 
     sides = state.encode(_columns(state, records))
     probabilities = state.probabilities(sides)
     order = np.argsort(-probabilities, axis=1, kind="stable")[:, :k]
-    # Words in the vocabulary per text: differences of running sums at the ends of the texts.
-    sums = [_running_sums(tokens.ids != UNKNOWN)[tokens.sentences[tokens.texts]] for tokens in sides]
-    known_counts = np.sum([np.diff(side_sums) for side_sums in sums], axis=0)
+    known_counts = np.sum([tokens.num_known for tokens in sides], axis=0)
     sets = state.predicted_sets(probabilities) if state.metadata.sets else None
     attributed = _by_label(state, sides, probabilities, order, sets) if evidence else [_NO_EVIDENCE] * len(records)
     counts = zip(known_counts.tolist(), word_counts(sides).tolist(), strict=True)
@@ -183,7 +180,7 @@ def _units(state: ClassifyState, sides: Sides) -> Iterator[Index]:
     passages = state.passages(sides)
     for record in range(len(passages)):
         sizes = passages.sizes[passages.passages(np.array([record]))]
-        yield np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
+        yield offsets_of(sizes)
 
 
 def _trials(record: int, units: list[Index], sides: Sides) -> Iterator[_Trial]:
@@ -296,10 +293,6 @@ def _positions(sides: Sides, record: int) -> Index:
 
 def _span(offsets: Index, record: int) -> slice:
     return slice(int(offsets[record]), int(offsets[record + 1]))
-
-
-def _running_sums(flags: Mask) -> Index:
-    return np.concatenate([np.zeros(1, np.int64), np.cumsum(flags, dtype=np.int64)])
 
 
 def explanations(state: ClassifyState, records: Sequence[Text], k: int) -> list[TextExplanation]:

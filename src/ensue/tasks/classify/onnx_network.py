@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from ensue.data.histories import Index, ranges
+from ensue.data.histories import Index, offsets_of, ranges
 from ensue.errors import ModelFolderError
 from ensue.metrics import Floats
 from ensue.nn.validation import Array
@@ -98,7 +98,7 @@ class OnnxClassifier:
             numbers = passages.passages(index)
             return passages.starts[numbers], passages.sizes[numbers]
         texts = passages.texts(index)
-        ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(passages.sizes)])
+        ends = offsets_of(passages.sizes)
         sizes = ends[passages.first[texts + 1]] - ends[passages.first[texts]]
         # A text without words begins nowhere; the first word of all stands in, and is not read.
         starts = passages.starts[np.minimum(passages.first[texts], len(passages.starts) - 1)]

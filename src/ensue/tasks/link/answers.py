@@ -17,7 +17,6 @@ from ensue.tasks.link.scores import LinkScores
 from ensue.tasks.link.settings import LinkSettings
 from ensue.tasks.link.state import LinkState
 from ensue.text.tokens import word_lists
-from ensue.vocabulary import UNKNOWN
 
 GROUP = 256
 """Number of posts that are answered at once."""
@@ -81,10 +80,7 @@ def _known_words(state: LinkState, texts: Sequence[str]) -> tuple[list[int], lis
     column = pl.Series("text", texts, dtype=pl.String)
     if isinstance(state.settings, LinkSettings) and state.model_name != "best":
         tokens = state.tokenizer.encode(column)
-        ends = tokens.sentences[tokens.texts]
-        # Sums over texts are differences of running sums at their ends.
-        sums = np.concatenate([[0], np.cumsum(tokens.ids != UNKNOWN)])
-        return np.diff(sums[ends]).tolist(), np.diff(ends).tolist()
+        return tokens.num_known.tolist(), tokens.lengths.tolist()
     known_words = state.article_index.known_words(state.post_terms)
     lists = word_lists(column)
     return [sum(map(known_words.__getitem__, words)) for words in lists], [len(words) for words in lists]

@@ -134,7 +134,7 @@ class EncodedRecords(NamedTuple):
 def encode_records(records: Sequence[History], vocabulary: Vocabulary) -> EncodedRecords:
     """Encode records by a vocabulary, without unknown values; if any record has times, the others get time 0."""
     timed = any(record.times for record in records)
-    timed_records = [record if record.times or not timed else _at_zero(record) for record in records]
+    timed_records = [record if record.times or not timed else at_zero(record) for record in records]
     raw = Histories.of(timed_records, vocabulary)
     keep = raw.ids != UNKNOWN
     histories = raw.keep(keep)
@@ -142,7 +142,8 @@ def encode_records(records: Sequence[History], vocabulary: Vocabulary) -> Encode
     return EncodedRecords(histories, np.flatnonzero(keep) - np.repeat(raw.offsets[:-1], histories.lengths), ~keep)
 
 
-def _at_zero(record: History) -> History:
+def at_zero(record: History) -> History:
+    """Return a record whose events all happen at time 0."""
     return History(record.values, (0.0,) * len(record.values), id=record.id)
 
 

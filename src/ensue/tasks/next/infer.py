@@ -160,8 +160,17 @@ def _explanation(state: NextState, record: History, answer: Answer) -> Explanati
     )
 
 
-def scores(state: NextState, windows: Windows, index: Index, module: NextModel | None) -> tuple[ScoredBatch, Index]:
-    """See :meth:`ensue.tasks.next.predictor.NextPredictor.scores`."""
+def scores(
+    state: NextState, windows: Windows, index: Index, module: NextModel | None = None
+) -> tuple[ScoredBatch, Index]:
+    """Return scores (targets, ids) for some windows, with the weights behind them, and the targets.
+
+    Args:
+        state: of the predictor, whose method ``scores`` this is.
+        windows: of histories in the vocabulary.
+        index: which windows.
+        module: one of ``counting`` in place of the model.
+    """
     model = state.network if module is None else module
     batch = windows.batch(index)
     scored = _network_scores(state, model, batch) if is_network(model) else cast(Baseline, model)(batch)

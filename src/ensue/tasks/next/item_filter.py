@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ensue.arguments import id_list
 from ensue.data.histories import Index, Items
 from ensue.errors import DataError
 from ensue.tasks.next.batch import Scores
@@ -78,13 +79,14 @@ class Rules(NamedTuple):
         """Return the rules of a request with at most one list of each kind.
 
         Raises:
-            DataError: there are too many filters.
+            DataError: a list is none of ids, or there are too many filters.
         """
-        if len(filters) > MAX_FILTERS:
-            raise DataError(f"{len(filters)} filters exceed the limit of {MAX_FILTERS}; join them by and")
-        excluded = (exclude,) if exclude else ()
-        allowed = () if allow is None else (allow,)
-        return cls(excluded, allowed, tuple(filters), now, tuple((max_per or {}).items()), diversify)
+        conditions = tuple(id_list(filters, "filters"))
+        if len(conditions) > MAX_FILTERS:
+            raise DataError(f"{len(conditions)} filters exceed the limit of {MAX_FILTERS}; join them by and")
+        excluded = (id_list(exclude, "exclude"),) if exclude else ()
+        allowed = () if allow is None else (id_list(allow, "allow"),)
+        return cls(excluded, allowed, conditions, now, tuple((max_per or {}).items()), diversify)
 
 
 ALL_ITEMS = Rules()

@@ -103,6 +103,8 @@ class ItemNetwork(nn.Module):
 
     weighs_targets: bool = True
     """See :class:`ensue.tasks.next.model.WeighsTargets`."""
+    reach: int | None = None
+    """Receptive field, see :class:`ensue.tasks.next.model.NextModel`; a recurrent state remembers the whole history."""
 
     @property
     def head(self) -> ItemHead | ItemLayer:

@@ -27,25 +27,25 @@ from ensue.records import History
 from ensue.settings import require_integer, require_k
 from ensue.store.pack import NETWORK, TREE, TensorFile, read_arrays, read_tensors
 from ensue.tasks.next import forget, infer, item_index, ranking, similar, train, update
+from ensue.tasks.next.attributions import at_zero
 from ensue.tasks.next.baselines.counting import Cooccurrence, ItemCounts, Markov, Popularity, SequentialRules
 from ensue.tasks.next.baselines.interpolated import Interpolated
 from ensue.tasks.next.baselines.length_delay import SHARES, LengthDelayModel, StopDelayEstimate
 from ensue.tasks.next.baselines.own_items import OwnItems
 from ensue.tasks.next.baselines.recent import Recent
 from ensue.tasks.next.baselines.session_knn import VSKNN
-from ensue.tasks.next.batch import ScoredBatch
 from ensue.tasks.next.catalogue import BEST, COUNTING, MODELS
 from ensue.tasks.next.dataset import Windows
 from ensue.tasks.next.ensembles.memory import BlendMemory, CascadeStore
 from ensue.tasks.next.item_features import KnownItems
 from ensue.tasks.next.item_filter import Rules
 from ensue.tasks.next.item_index import ItemIndex
-from ensue.tasks.next.model import Baseline, NextModel, Remembers, TimesNext
+from ensue.tasks.next.model import Baseline, Remembers, TimesNext
 from ensue.tasks.next.onnx_network import TimedOnnxNetwork, read_network
 from ensue.tasks.next.point_process import HOUR, delay
 from ensue.tasks.next.reservoir import LATEST, Reservoir
 from ensue.tasks.next.state import NextState
-from ensue.tasks.next.training_data import Exclusion, shared_part
+from ensue.tasks.next.training_data import shared_part
 from ensue.training.checkpoint import Checkpoint
 from ensue.training.report import Report
 from ensue.vocabulary import FIRST, Vocabulary
@@ -322,12 +322,7 @@ class NextPredictor(NextState):
             SettingError: not trained, or ``k`` below 1.
         """
         require_k(k)
-        rules = Rules.of(
-            id_list(exclude, "exclude"),
-            None if allow is None else id_list(allow, "allow"),
-            tuple(id_list(filters, "filters")),
-            now,
-        )
+        rules = Rules.of(exclude, allow, filters, now)
         return similar.similar_items(self, list(id_list(items, "items")), k, rules)
 
     @property
@@ -428,14 +423,7 @@ class NextPredictor(NextState):
             SettingError: not trained, or ``k`` below 1.
             DataError: a filter cannot be read, or the model has no such column.
         """
-        rules = Rules.of(
-            id_list(exclude, "exclude"),
-            None if allow is None else id_list(allow, "allow"),
-            tuple(id_list(filters, "filters")),
-            now,
-            max_per,
-            diversify,
-        )
+        rules = Rules.of(exclude, allow, filters, now, max_per, diversify)
         return infer.predict(
             self,
             require_records(records, History),
@@ -486,7 +474,7 @@ class NextPredictor(NextState):
     def _stops_and_delays(self, records: Sequence[History]) -> StopDelayEstimate:
         """Return counted estimates of all records; the delays of RMTPP are those of its own density."""
         # Estimates need times; those of untimed records are not used.
-        timed = [record if record.times else History(record.values, (0.0,) * len(record.values)) for record in records]
+        timed = [record if record.times else at_zero(record) for record in records]
         estimate = self.length_delay.estimate(Histories.of(timed))
         network = self.network
         if not isinstance(network, TimesNext | TimedOnnxNetwork):
@@ -514,57 +502,8 @@ class NextPredictor(NextState):
         """
         return infer.explain(self, require_records(records, History), k)
 
-    def scores(self, windows: Windows, index: Index, module: NextModel | None = None) -> tuple[ScoredBatch, Index]:
-        """Return scores (targets, ids) for some windows, with the weights behind them, and the targets.
-
-        Args:
-            windows: of histories in this predictor's vocabulary.
-            index: which windows.
-            module: one of ``counting`` in place of the model.
-        """
-        return infer.scores(self, windows, index, module)
-
-    def ranks(
-        self,
-        data: Histories,
-        *,
-        exclusion: Exclusion = Exclusion.NONE,
-        sampled: int = 0,
-        counting: str | None = None,
-        context: Index | None = None,
-        approximate: bool = False,
-        rank_unknown: bool = False,
-        best: ranking.BestItems | None = None,
-    ) -> tuple[Floats, Index, Index]:
-        """Return the rank of each target that can be ranked, the index of its history, and its own in the data.
-
-        A target is an event after the first of its history. Targets of the vocabulary are all ranked: after known
-        events by the model, after none by popularity, as :meth:`predict` answers. Ties count against the target, and
-        a target that is ruled out has rank ``metrics.MISS``.
-
-        Args:
-            data: in the ids of this predictor's vocabulary. UNKNOWN, and ids from ``len(vocabulary)`` on
-                (``Histories.encode(number_unknown=True)``), are events that the training data lacks.
-            exclusion: which events of a history are ruled out.
-            sampled: rank against this many sampled candidates instead of all; the same ones for every model.
-            counting: one of ``COUNTING`` instead of the model.
-            context: (histories,) how many leading events of each are no targets.
-            approximate: rank a large catalogue by the model's index: exact among its candidates, estimated beyond.
-            rank_unknown: rank unknown events (those with ids) that their history holds already as candidates and
-                targets, by the rule of :mod:`ensue.tasks.next.own_unknown`, which is the same for every model.
-            best: takes the best items at each target, by exact ranks.
-        """
-        return ranking.target_ranks(
-            self,
-            data,
-            exclusion=exclusion,
-            sampled=sampled,
-            counting=counting,
-            context=context,
-            approximate=approximate,
-            rank_unknown=rank_unknown,
-            best=best,
-        )
+    scores = infer.scores
+    ranks = ranking.target_ranks
 
     def index_items(self) -> None:
         """Rebuild the index of a large catalogue; training and updates do so, and folders store it.

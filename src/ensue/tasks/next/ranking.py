@@ -78,7 +78,25 @@ def target_ranks(
     rank_unknown: bool = False,
     best: BestItems | None = None,
 ) -> tuple[Floats, Index, Index]:
-    """See :meth:`ensue.tasks.next.predictor.NextPredictor.ranks`."""
+    """Return the rank of each target that can be ranked, the index of its history, and its own in the data.
+
+    A target is an event after the first of its history. Targets of the vocabulary are all ranked: after known events by
+    the model, after none by popularity, as predictions are. Ties count against the target, and a target that is ruled
+    out has rank ``metrics.MISS``.
+
+    Args:
+        state: of the predictor, whose method ``ranks`` this is.
+        data: in the ids of the vocabulary. UNKNOWN, and ids from ``len(vocabulary)`` on
+            (``Histories.encode(number_unknown=True)``), are events that the training data lacks.
+        exclusion: which events of a history are ruled out.
+        sampled: rank against this many sampled candidates instead of all; the same ones for every model.
+        counting: one of ``COUNTING`` instead of the model.
+        context: (histories,) how many leading events of each are no targets.
+        approximate: rank a large catalogue by the model's index: exact among its candidates, estimated beyond.
+        rank_unknown: rank unknown events (those with ids) that their history holds already as candidates and targets,
+            by the rule of :mod:`ensue.tasks.next.own_unknown`, which is the same for every model.
+        best: takes the best items at each target, by exact ranks.
+    """
     module: NextModel = state.counting[counting] if counting else state.network
     in_vocabulary = (data.ids != UNKNOWN) & (data.ids < len(state.vocabulary))
     repeats = state.repeat_shares(exclusion) if rank_unknown and not in_vocabulary.all() else None
@@ -88,7 +106,7 @@ def target_ranks(
         data=data,
         known_histories=data.keep(in_vocabulary),
         events=np.flatnonzero(in_vocabulary),
-        num_known_before=np.concatenate([[0], np.cumsum(in_vocabulary)]),
+        num_known_before=offsets_of(in_vocabulary),
         first_scored=data.offsets[:-1] + (1 if context is None else np.maximum(context, 1)),
         own_unknown=None if repeats is None else of_targets(data, repeats),
         exclusion=exclusion,

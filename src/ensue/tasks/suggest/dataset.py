@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from ensue.data.histories import Histories, Ids, Index, ranges
+from ensue.data.histories import Histories, Ids, Index, offsets_of, ranges
 from ensue.data.queries.tokens import QueryTokenizer
 from ensue.tasks.suggest.batch import UNKNOWN, QueryBatch, look_up
 from ensue.training.batches import epoch_batches, evaluation_batches
@@ -112,5 +112,5 @@ def latest(sessions: Histories, turns: int) -> Histories:
     lengths = np.minimum(sessions.lengths, turns)
     # The last ``lengths`` events of each session, one session after the other.
     events = ranges(sessions.offsets[1:] - lengths, lengths)
-    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    offsets = offsets_of(lengths)
     return Histories(sessions.ids[events], offsets, sessions.vocabulary)

@@ -291,10 +291,11 @@ class Tfidf:
         Two words share what their gram does, and all words of a pair what its overlap does.
         """
         cells = _Cells(*map(np.concatenate, zip(*self._cells(sides), strict=True)))
-        weights = self._differences(self.linear.weight[cells.columns])
+        weights = self.linear.weight[cells.columns]
+        if not self.sets:  # labels of sets are not compared with each other: each is on its own
+            weights = centred(weights)
         moved = cells.values * weights[np.arange(len(weights)), labels[cells.texts]]
         # What one occurrence of a gram does is looked up by the number of its text and column.
-        # Each cell, a gram of a text, has one number, by which its weight is looked up.
         numbers = cells.texts * len(self.keys) + cells.columns
         single = moved / cells.counts
         order = np.argsort(numbers)
@@ -321,10 +322,6 @@ class Tfidf:
         overlap_moves = np.bincount(cells.texts[is_overlap], moved[is_overlap], len(labels))
         texts = np.concatenate(owners)
         return sums + (overlap_moves / np.maximum(np.bincount(texts, minlength=len(labels)), 1))[texts]
-
-    def _differences(self, weight: Floats) -> Floats:
-        """Return weights that are compared between labels; in sets each label is on its own."""
-        return weight if self.sets else centred(weight)
 
     def grow(self, num_words: int) -> None:
         """New words need no room: grams get theirs when they are counted."""

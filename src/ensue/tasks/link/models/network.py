@@ -168,7 +168,7 @@ class Linker(nn.Module):
         sums = bag(words, size)
         if self.bag_alone:
             return functional.pad(sums, (self.encoder.width, 0))
-        order = functional.normalize(self.encoder(self._read_by_encoder(words)), dim=1)
+        order = functional.normalize(self.encoder(words._replace(vectors=words.vectors[:, : self.dim])), dim=1)
         # Parts of length sqrt(s) and sqrt(1 - s): their cosines are mixed as s to 1 - s.
         mine = self.share.sigmoid()
         return torch.cat([order * mine.sqrt(), sums * (1 - mine).sqrt()], 1)
@@ -204,9 +204,6 @@ class Linker(nn.Module):
         if settings.loss == "triplet":
             return triplet_loss(cosines, batch.related, margin=settings.margin, epsilon=settings.epsilon)
         return contrastive_loss(cosines, batch.related, temperature=settings.temperature)
-
-    def _read_by_encoder(self, words: DistinctWords) -> DistinctWords:
-        return words._replace(vectors=words.vectors[:, : self.dim])
 
     def _look(self, ids: Tensor, mask: Tensor) -> DistinctWords:
         # Each word of the block is looked up, and gets its gradient, once.

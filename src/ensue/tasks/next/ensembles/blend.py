@@ -92,6 +92,7 @@ class Blend(nn.Module):
     def __init__(self, settings: BlendSettings, num_ids: int) -> None:
         super().__init__()
         self.settings = settings
+        self.reach: int | None = max(2 * (settings.max_length - 1), settings.window - 1)
         core_settings = {field.name: getattr(settings, field.name) for field in fields(CORESettings)}
         self.network = CORE(CORESettings(**core_settings), num_ids)
         self.memory = BlendMemory.empty(settings, num_ids)
@@ -122,11 +123,6 @@ class Blend(nn.Module):
         for key in ("scale", "weight", "step", "mix", "lean"):
             require_number(f"{name}.{key}", getattr(self, key), LARGEST_COUNT)
         require_number(f"{name}.repeat", self.repeat, LARGEST_COUNT, -LARGEST_COUNT)
-
-    @property
-    def reach(self) -> int | None:
-        """Receptive field: the number of earlier events that can change a step's scores."""
-        return max(2 * (self.settings.max_length - 1), self.settings.window - 1)
 
     def grow(self, num_ids: int) -> Blend:
         """Return this model resized for more items; a new item starts at random and is in no past session."""

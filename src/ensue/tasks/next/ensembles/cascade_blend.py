@@ -92,6 +92,7 @@ class CascadeBlend(nn.Module):
         self.settings = settings
         hidan_settings = {field.name: getattr(settings, field.name) for field in fields(HiDANSettings)}
         self.network = HiDAN(HiDANSettings(**hidan_settings), num_ids)
+        self.reach = self.network.reach
         self.memory = CascadeStore(num_ids)
         self.mixture = Mixture(torch.tensor(START))
         self.register_buffer("mixed", torch.zeros(1))
@@ -101,11 +102,6 @@ class CascadeBlend(nn.Module):
     def members(self) -> dict[str, float]:
         """See :class:`ensue.tasks.next.model.Finishes`: of each number that is mixed."""
         return dict(zip(FEATURES, self.mixture.weights.tolist(), strict=True))
-
-    @property
-    def reach(self) -> int | None:
-        """Receptive field: that of HiDAN."""
-        return self.network.reach
 
     def grow(self, num_ids: int) -> CascadeBlend:
         """Return this model resized for more users, whom nobody has followed yet."""

@@ -49,6 +49,7 @@ class BERT4Rec(ItemNetwork):
         super().__init__()
         dim = settings.dim
         self.settings = settings
+        self.reach = settings.max_length - 2  # the others hold the mask and the latest event
         self.items = ItemHead(num_ids, dim, negatives=None)
         self.bias = nn.Parameter(torch.zeros(num_ids))
         self.mask = nn.Parameter(torch.empty(dim).normal_(std=START_STD))
@@ -61,11 +62,6 @@ class BERT4Rec(ItemNetwork):
         self.dropout = Dropout(settings.dropout)
         start_normal(self.items, std=START_STD)
         nn.init.normal_(self.positions.weight, std=START_STD)
-
-    @property
-    def reach(self) -> int | None:
-        """Receptive field: ``max_length`` positions hold the mask, the latest event, and so many earlier ones."""
-        return self.settings.max_length - 2
 
     def encode(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return the state of a mask behind each target step, (targets, dim), and its weights, (batch, time, time)."""

@@ -70,6 +70,7 @@ class CORE(ItemNetwork):
     def __init__(self, settings: CORESettings, num_ids: int) -> None:
         super().__init__()
         self.settings = settings
+        self.reach = 2 * (settings.max_length - 1)
         dim = settings.dim
         length = settings.max_length
         negatives = settings.negatives if settings.loss == "sampled" else None
@@ -102,11 +103,6 @@ class CORE(ItemNetwork):
         require_number(f"{name}.pace", self.pace[1:], LARGEST_COUNT, -LARGEST_COUNT)
         if float(self.pace[2]) < float(self.pace[1]):
             raise ValueError(f"{name}.pace ends before it begins")
-
-    @property
-    def reach(self) -> int | None:
-        """Receptive field in events: two layers, one on top of the other."""
-        return 2 * (self.settings.max_length - 1)
 
     @torch.no_grad()
     def place(self, first: int) -> None:

@@ -143,9 +143,6 @@ class CYANRNN(ItemNetwork):
         num_ids: rows of the user table, padding and unknown included.
     """
 
-    reach: int | None = None
-    """A state remembers the whole cascade, so histories are kept whole."""
-
     def __init__(self, settings: CYANRNNSettings, num_ids: int) -> None:
         super().__init__()
         dim = settings.dim

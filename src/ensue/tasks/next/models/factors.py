@@ -55,13 +55,9 @@ class BPRMF(ItemNetwork):
     def __init__(self, settings: BPRMFSettings, num_ids: int) -> None:
         super().__init__()
         self.settings = settings
+        self.reach = settings.max_length - 1
         self.items = ItemHead(num_ids, settings.dim, negatives=PAIRS)
         start_normal(self.items, std=0.1)
-
-    @property
-    def reach(self) -> int | None:
-        """Receptive field: the number of earlier events that can change a step's answer."""
-        return self.settings.max_length - 1
 
     def encode(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return the mean factors so far at the target clicks, (targets, dim), and the weights, (batch, time, time)."""
@@ -86,15 +82,11 @@ class FPMC(ItemNetwork):
     def __init__(self, settings: FPMCSettings, num_ids: int) -> None:
         super().__init__()
         self.settings = settings
+        self.reach = settings.max_length - 1
         self.items = ItemHead(num_ids, 2 * settings.dim, negatives=settings.negatives)
         start_normal(self.items, std=0.1)
         self.latest = ItemTable(num_ids, settings.dim, sparse=True)
         start_normal(self.latest, std=0.1)
-
-    @property
-    def reach(self) -> int | None:
-        """Receptive field: the number of earlier events that can change a step's answer."""
-        return self.settings.max_length - 1
 
     def encode(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return V_u next to V_latest at the target clicks, (targets, 2 x dim), and the weights, (batch, time, time).

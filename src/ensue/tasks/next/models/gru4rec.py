@@ -69,9 +69,6 @@ class GRU4Rec(ItemNetwork):
         num_ids: rows of the item table, padding and unknown included.
     """
 
-    reach: int | None = None
-    """A state remembers the whole session, so histories are kept whole."""
-
     weighs_targets = False
 
     def __init__(self, settings: GRU4RecSettings, num_ids: int) -> None:

@@ -65,6 +65,7 @@ class HiDAN(ItemNetwork):
         super().__init__()
         dim = settings.dim
         self.settings = settings
+        self.reach = 2 * (settings.window - 1) if settings.window else None  # two windows, one per level
         sparse = settings.drawn is not None
         self.users = ItemTable(num_ids, settings.table_dim, sparse=sparse)
         self.dense = nn.Linear(settings.table_dim, dim)
@@ -99,11 +100,6 @@ class HiDAN(ItemNetwork):
             else:
                 nn.init.zeros_(parameter)
         clear_padding(self.users)
-
-    @property
-    def reach(self) -> int | None:
-        """Receptive field in events: two windows, one per level; ``None`` for all events."""
-        return 2 * (self.settings.window - 1) if self.settings.window else None
 
     def embed(self, ids: Tensor) -> Tensor:
         """Eq. 1. (batch, time) ids to (batch, time, dim)."""

@@ -47,9 +47,6 @@ class NARM(ItemNetwork):
         num_ids: rows of the item table, padding and unknown included.
     """
 
-    reach: int | None = None
-    """A state remembers the whole session, so histories are kept whole."""
-
     def __init__(self, settings: NARMSettings, num_ids: int) -> None:
         super().__init__()
         dim = settings.dim

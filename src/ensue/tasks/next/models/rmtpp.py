@@ -74,9 +74,6 @@ class RMTPP(ItemNetwork):
         num_ids: rows of the user table, padding and unknown included.
     """
 
-    reach: int | None = None
-    """A state remembers the whole cascade, so histories are kept whole."""
-
     def __init__(self, settings: RMTPPSettings, num_ids: int) -> None:
         super().__init__()
         dim = settings.dim

@@ -104,6 +104,7 @@ class SANSR(ItemNetwork):
     def __init__(self, settings: SANSRSettings, num_ids: int) -> None:
         super().__init__()
         self.settings = settings
+        self.reach = settings.max_length - 1
         self.weighs_targets = settings.loss not in PAIRWISE
         negatives = settings.negatives if settings.loss == "sampled" else None
         sparse = settings.loss in ("sampled", "bpr")  # these touch some rows only
@@ -114,11 +115,6 @@ class SANSR(ItemNetwork):
         self._fused = DerivedCache(lambda: FusedSANSR(self))
         start_normal(self.items, std=settings.dim**-0.5 / 4)
         nn.init.normal_(self.positions.weight, std=settings.dim**-0.5 / 4)
-
-    @property
-    def reach(self) -> int | None:
-        """Receptive field: the number of earlier events that can change a step's answer."""
-        return self.settings.max_length - 1
 
     def encode(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return F of Eq. 5 at the target clicks, (targets, dim), and the attention there, (batch, time, time)."""

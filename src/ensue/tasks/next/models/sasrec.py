@@ -131,6 +131,7 @@ class SASRec(ItemNetwork):
     def __init__(self, settings: SASRecSettings, num_ids: int) -> None:
         super().__init__()
         self.settings = settings
+        self.reach = settings.max_length - 1
         negatives = settings.negatives if settings.loss == "sampled" else None
         self.items = self.table(num_ids, settings.dim, negatives=negatives, sparse=settings.loss != "ce")
         self.positions = nn.Embedding(settings.max_length, settings.dim)
@@ -139,11 +140,6 @@ class SASRec(ItemNetwork):
         self.dropout = Dropout(settings.dropout)
         start_normal(self.items, std=START_STD)
         nn.init.normal_(self.positions.weight, std=START_STD)
-
-    @property
-    def reach(self) -> int | None:
-        """Receptive field: the number of earlier events that can change a step's answer."""
-        return self.settings.max_length - 1
 
     def encode(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return the query vectors, (targets, dim), and the weights of the last block, (batch, time, time)."""

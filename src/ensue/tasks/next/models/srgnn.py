@@ -76,6 +76,7 @@ class SRGNN(ItemNetwork):
         super().__init__()
         dim = settings.dim
         self.settings = settings
+        self.reach = settings.max_length - 1
         negatives = settings.negatives if settings.loss == "sampled" else None
         self.items = ItemHead(num_ids, dim, negatives=negatives)
         self.messages = nn.Linear(dim, 2 * dim, bias=False)
@@ -89,11 +90,6 @@ class SRGNN(ItemNetwork):
         for parameter in self.parameters():
             nn.init.uniform_(parameter, -(dim**-0.5), dim**-0.5)
         clear_padding(self.items)
-
-    @property
-    def reach(self) -> int | None:
-        """Receptive field: the number of earlier events that can change a step's answer."""
-        return self.settings.max_length - 1
 
     def encode(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return s_h at the target clicks, (targets, dim), and the shares of |alpha_i|, (batch, time, time)."""

@@ -47,6 +47,7 @@ class STAMP(ItemNetwork):
         super().__init__()
         dim = settings.dim
         self.settings = settings
+        self.reach = settings.max_length - 1
         negatives = settings.negatives if settings.loss == "sampled" else None
         self.items = ItemHead(num_ids, dim, negatives=negatives)
         self.event, self.latest, self.mean = nn.Linear(dim, dim), *(nn.Linear(dim, dim, bias=False) for _ in range(2))
@@ -59,11 +60,6 @@ class STAMP(ItemNetwork):
             else:
                 nn.init.normal_(parameter, std=0.002 if name == "items.weight" else 0.05)
         clear_padding(self.items)
-
-    @property
-    def reach(self) -> int | None:
-        """Receptive field: the number of earlier events that can change a step's answer."""
-        return self.settings.max_length - 1
 
     def encode(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return h_s * h_t at the target clicks, (targets, dim), and the shares of |a_i|, (batch, time, time)."""

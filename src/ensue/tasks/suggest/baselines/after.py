@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from ensue.data.histories import Histories, Index, distinct_texts, ranges
+from ensue.data.histories import Histories, Index, distinct_texts, offsets_of, ranges
 from ensue.data.queries.rows import WORDS
 from ensue.tasks.suggest.baselines.co_occurrence import FADE
 from ensue.tasks.suggest.baselines.table import Crowd, QueryTable
@@ -56,7 +56,7 @@ class After:
         lists = pl.Series(sessions.vocabulary.values, dtype=pl.String).str.extract_all(WORDS).list.unique()
         lengths = lists.list.len().to_numpy().astype(np.int64)
         words, codes = distinct_texts(lists.explode(empty_as_null=False))
-        ends = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+        ends = offsets_of(lengths)
         is_allowed = np.ones(len(words), np.bool_) if allowed is None else words.is_in([*allowed]).to_numpy()
         people = owners if crowd is None else crowd.people[owners]
         pairs = []

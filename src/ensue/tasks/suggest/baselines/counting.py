@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from ensue.data.histories import Histories, Ids, Index, ranges
+from ensue.data.histories import Histories, Ids, Index, offsets_of, ranges
 from ensue.data.queries.rows import first_arrival
 from ensue.metrics import Floats
 from ensue.nn.validation import require_ids, require_offsets, require_totals
@@ -276,5 +276,5 @@ def _lists(frame: pl.DataFrame, sessions: Histories, k: int, texts: pl.Series) -
     distinct = frame.unique(["session", "id"], keep="first", maintain_order=True)
     leading = distinct.filter(pl.int_range(pl.len()).over("session") < k)
     lengths = np.bincount(leading["session"].to_numpy().astype(np.int64), minlength=len(sessions))
-    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    offsets = offsets_of(lengths)
     return Suggestions(texts.gather(leading["id"].to_numpy()), leading["score"].to_numpy(), offsets)

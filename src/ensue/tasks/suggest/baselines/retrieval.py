@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import polars as pl
 
-from ensue.data.histories import Histories, Ids, Index, distinct_texts, ranges
+from ensue.data.histories import Histories, Ids, Index, distinct_texts, offsets_of, ranges
 from ensue.data.queries.rows import WORDS, words_of
 from ensue.metrics import Floats
 from ensue.nn.validation import require_number, require_table
@@ -86,7 +86,7 @@ class Retrieval:
         cells = cells.group_by("word", "query").len().sort("word", "query")
         # Inverted index: the queries with word w are query_ids[offsets[w]:offsets[w + 1]].
         frequencies = np.bincount(cells["word"].to_numpy(), minlength=len(words))
-        offsets = np.concatenate([[0], np.cumsum(frequencies)]).astype(np.int64)
+        offsets = offsets_of(frequencies)
         query_ids = cells["query"].to_numpy().astype(np.int32)
         mean = float(lengths.mean()) if len(lengths) else 1.0
         saturation = bm25_saturation(cells["len"].to_numpy(), lengths[query_ids], mean)

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from ensue.data.histories import Histories, Index
+from ensue.data.histories import Histories, Index, offsets_of
 from ensue.data.queries.rows import words_of
 from ensue.metrics import Floats
 from ensue.tasks.suggest.baselines.after import LATEST, TURNS
@@ -146,7 +146,7 @@ class Shares:
         ]
         lengths = np.concatenate([np.diff(group.offsets) for group in groups])
         texts, scores = pl.concat([group.texts for group in groups]), np.concatenate([group.scores for group in groups])
-        return Suggestions(texts, scores, np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64))
+        return Suggestions(texts, scores, offsets_of(lengths))
 
     def _suggest(self, name: str, sessions: Histories, k: int, *, typed: bool) -> Suggestions:
         query_ids, texts = self.following.query_ids(sessions)

@@ -18,7 +18,7 @@ from ensue.errors import DataError, SettingError
 from ensue.evaluation.off_policy import (
     NUM_FOLDS,
     PRIOR,
-    Estimate,
+    PolicyEstimate,
     clustered_mean,
     fold_of,
     item_rewards,
@@ -82,7 +82,7 @@ def test_an_interval_of_symmetric_terms_is_that_of_student() -> None:
     """Two sessions of terms around 3: with sums -2 and 2 of deviations the error is sqrt(2 / 1 * 8) / 4 = 1."""
     estimate = clustered_mean(np.array([2.0, 2.0, 4.0, 4.0]), np.array([0, 0, 1, 1]))
     assert (estimate.value, estimate.high - 3, 3 - estimate.low) == pytest.approx((3, 12.7062, 12.7062), rel=1e-4)
-    assert clustered_mean(np.ones(4), np.array([0, 0, 1, 1])) == Estimate(1, 1, 1)
+    assert clustered_mean(np.ones(4), np.array([0, 0, 1, 1])) == PolicyEstimate(1, 1, 1)
     skewed = clustered_mean(np.array([0.0] * 30 + [30.0]), np.arange(31))
     assert skewed.high - skewed.value > skewed.value - skewed.low
 

@@ -80,7 +80,7 @@ def choices_of(
     return choices
 
 
-class Scored(Protocol):
+class ScoredValue(Protocol):
     """A value with a score."""
 
     @property
@@ -101,7 +101,7 @@ class Choices(Line):
     """
 
     __slots__ = ()
-    choices: Sequence[Scored]
+    choices: Sequence[ScoredValue]
     in_vocabulary: int
     events: int
     id: str

@@ -1,8 +1,8 @@
 """Callbacks of ``fit``: functions that get each report of a training.
 
 A function of a :class:`~ensue.training.report.Report` is a callback. A report whose ``valid`` is set closes an epoch;
-``report.stop()`` ends the training after it. A callback with a method ``finish`` (:class:`Finishes`) also gets the
-settings and the final metrics once the model is trained; of a baseline, which has no epochs, that is all.
+``report.stop()`` ends the training after it. A callback with a method ``finish`` (:class:`FinishingCallback`) also gets
+the settings and the final metrics once the model is trained; of a baseline, which has no epochs, that is all.
 
     >>> from ensue import NextEvent
     >>> from ensue.callbacks import JSONLines
@@ -33,7 +33,7 @@ Summary: TypeAlias = Mapping[str, Any]
 
 
 @runtime_checkable
-class Finishes(Protocol):
+class FinishingCallback(Protocol):
     """A callback that is also called once at the end of the training."""
 
     def finish(self, summary: Summary) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Generic, Literal, Self, TypeVar, Unpack
 
 from ensue.arguments import bool_or_auto, optional_path, require_bool
-from ensue.callbacks import Callback, Finishes, progress_bar
+from ensue.callbacks import Callback, FinishingCallback, progress_bar
 from ensue.data import inputs
 from ensue.data.inputs import ReadingOptions, TrainingReading
 from ensue.data.schema import NO_SCHEMA, DataSchema
@@ -101,7 +101,7 @@ class Estimator(Generic[P]):
                 for callback in (show_report, *functions):
                     callback(report)
         for callback in functions:
-            if isinstance(callback, Finishes):
+            if isinstance(callback, FinishingCallback):
                 callback.finish(self.predictor_.summary())
         return self
 

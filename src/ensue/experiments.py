@@ -90,13 +90,13 @@ def interleave(lists: Sequence[Sequence[str]], k: int, seed: str) -> list[tuple[
     drafted: list[tuple[int, int]] = []
     listed: set[str] = set()
     while len(drafted) < k:
-        before = len(drafted)
+        num_before = len(drafted)
         for team in (0, 1) if coin.random() < 0.5 else (1, 0):
             position = next((at for at, item in enumerate(lists[team]) if item not in listed), None)
             if position is not None and len(drafted) < k:
                 listed.add(lists[team][position])
                 drafted.append((team, position))
-        if len(drafted) == before:
+        if len(drafted) == num_before:
             break
     return drafted
 
@@ -109,12 +109,12 @@ def read_split(text: str) -> Experiment:
     """
     name, variants = _parts(text, "--split", "home:a=.5,b=.5")
     shares: dict[str, float] = {}
-    for part in variants:
-        variant, _, share = part.partition("=")
+    for entry in variants:
+        variant, _, share = entry.partition("=")
         try:
             shares[variant] = float(share)
         except ValueError:
-            raise SettingError(f"--split {text}: {part!r} is no VARIANT=SHARE, such as a=.5") from None
+            raise SettingError(f"--split {text}: {entry!r} is no VARIANT=SHARE, such as a=.5") from None
     if len(shares) < len(variants):
         raise SettingError(f"--split {text}: a variant appears twice")
     if not all(0 < share < 1 for share in shares.values()) or abs(sum(shares.values()) - 1) > 1e-6:

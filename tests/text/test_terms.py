@@ -12,7 +12,7 @@ import pytest
 
 from ensue.data.scripts import COMMON
 from ensue.text import terms, tokens
-from ensue.text.terms import APART, STOP_WORDS, character_terms, pair_terms, word_terms
+from ensue.text.terms import MAX_DISTANCE, STOP_WORDS, character_terms, pair_terms, word_terms
 from ensue.text.tokens import split_words
 
 MARKS = "‘’“”…–—•😀🚢🇸éŻßςж\u200d\ufe0f"
@@ -69,7 +69,7 @@ def test_pairs_are_those_of_a_literal_loop(monkeypatch: pytest.MonkeyPatch) -> N
         own = text.split()
         pairs: Counter[frozenset[str]] = Counter()
         for place, word in enumerate(own):
-            for other in own[place + 1 : place + 1 + APART]:
+            for other in own[place + 1 : place + 1 + MAX_DISTANCE]:
                 if word[:5] != other[:5] and not {word, other} <= STOP_WORDS:
                     pairs[frozenset((word[:5], other[:5]))] += 1
         wanted.append(pairs)

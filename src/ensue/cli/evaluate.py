@@ -45,11 +45,16 @@ from ensue.tasks import NEXT, Task, named
 
 if TYPE_CHECKING:
     from ensue.cli import results
+    from ensue.data import test_split
+    from ensue.evaluation import comparison
     from ensue.evaluation.comparison import EvaluationOptions
     from ensue.evaluation.result import Result
     from ensue.tasks.next.predictor import NextPredictor
 else:
-    results = lazy("ensue.cli.results")  # the evaluator, which imports every task
+    # Polars, and the evaluator, which imports every task.
+    results = lazy("ensue.cli.results")
+    test_split = lazy("ensue.data.test_split")
+    comparison = lazy("ensue.evaluation.comparison")
 
 TABLE_FORMATS = (".csv", ".md", ".tex", ".json")
 """Endings of a file of metrics."""
@@ -72,8 +77,6 @@ def evaluate(context: typer.Context, folder: Folder, data: Data = None, model: O
     predictor = load(folder)
     test_data = _test_data(command, path, options.like(folder))
     command.require(test_data, path, predictor)
-    from ensue.evaluation import comparison  # torch
-
     result = comparison.evaluate(predictor, test_data, **scoring)
     with suppress(ModelFolderError):  # a folder that may only be read keeps its old card
         write_file(folder / "CARD.md", predictor.card(result.card_text()).encode())
@@ -115,15 +118,13 @@ def compare(
     train_data, schema = command.read(path, training_reading)
     if test is None:
         fraction = 0.2 if options.test_fraction is None else options.test_fraction
-        train_data, test_data = _split(train_data, fraction)
+        train_data, test_data = test_split.split_data(train_data, fraction)
         display.log(f"{path}: {len(train_data):,} for training, {len(test_data):,} held out as test data")
     else:
         test_data, _ = command.read(test, options.later(schema))
     command.require(train_data, path, training=True)
     command.require(test_data, test or path)
     valid_data = command.read(validation, training_reading.later(schema))[0] if validation else None
-    from ensue.evaluation import comparison  # torch
-
     # Baselines read no item table, so next to a network they get the data without it.
     model_data = comparison.training_data(task, model_names, train_data)
     for predictors, model_train_data in zip(entries, model_data, strict=True):
@@ -175,7 +176,6 @@ def score(
     _require_outputs(options, [path, *ranking_paths, train])
     scoring = _scoring(options, scored_task)
     from ensue.data.rankings import read_rankings
-    from ensue.evaluation import comparison
 
     # Rankings without a name are called by their file.
     named_paths = zip_longest(ranking_paths, name or [], fillvalue="")
@@ -268,15 +268,13 @@ def _scoring(options: Scoring, task: Task) -> EvaluationOptions:
     Raises:
         SettingError: an unknown protocol or rule, or no list of ranks.
     """
-    from ensue.evaluation.comparison import checked_options  # torch
-
     cutoffs = _cutoffs(options)
     values: EvaluationOptions = {"protocol": options.protocol, "unknown": options.unknown, "cutoffs": cutoffs}
     if options.diversify or options.max_per:
         values |= {"diversify": options.diversify, "max_per": limits_of(options.max_per or [])}
     # Options of other tasks were refused before; here only their defaults are left out.
     applying = {name: value for name, value in values.items() if name not in task.foreign.split()}
-    return checked_options(task.name, cast("EvaluationOptions", applying))
+    return comparison.checked_options(task.name, cast("EvaluationOptions", applying))
 
 
 def _require_outputs(options: Scoring, inputs: Sequence[Path | None]) -> None:
@@ -297,17 +295,10 @@ def _test_data(command: tasks.TaskCommands, path: Path, reading: Reading) -> Any
     fraction = reading.test_fraction
     if fraction is None:
         return command.read(path, reading)[0]
-    _, test_data = _split(command.read(path, replace(reading, split=""))[0], fraction)
+    _, test_data = test_split.split_data(command.read(path, replace(reading, split=""))[0], fraction)
     display.log(f"{path}: {len(test_data):,} held out as test data")
     display.log(f"warning: a model that was trained on all of {path} knows them; `ensue split` writes two files")
     return test_data
-
-
-def _split(data: Any, fraction: float) -> tuple[Any, Any]:
-    """Return training and test data."""
-    from ensue.data.test_split import split_data  # polars
-
-    return split_data(data, fraction)
 
 
 def _show(result: Result, options: Scoring) -> None:

@@ -217,10 +217,10 @@ class Histories:
     def columns(self, events: Index | npt.NDArray[np.bool_] | slice) -> EventColumns:
         """Return all columns of some events, by name, for :func:`dataclasses.replace`."""
         stored = {name: getattr(self, name) for name in _EVENT_COLUMNS}
-        chosen = cast(EventColumns, {name: column[events] for name, column in stored.items() if len(column)})
+        selected_columns = cast(EventColumns, {name: column[events] for name, column in stored.items() if len(column)})
         if self.negatives is not None:
-            chosen["negatives"] = self.negatives.take(np.arange(len(self.ids))[events])
-        return chosen
+            selected_columns["negatives"] = self.negatives.take(np.arange(len(self.ids))[events])
+        return selected_columns
 
     def _run(self, first: int, end: int) -> Histories:
         """Histories that stand beside each other, in the pages in which they stand."""
@@ -285,15 +285,17 @@ def concat_histories(first: Histories, second: Histories) -> Histories:
         times = np.concatenate([log.times if log.timed else np.zeros(len(log.ids)) for log in (first, second)])
     # The second histories begin where the first end: 0 2 3 and 0 4 give 0 2 3 7.
     offsets = np.concatenate([first.offsets, first.offsets[-1] + second.offsets[1:]])
-    both = Histories(np.concatenate([first.ids, second.ids]), offsets, first.vocabulary, times)
+    joined = Histories(np.concatenate([first.ids, second.ids]), offsets, first.vocabulary, times)
     if len(first.weights) or len(second.weights):
         weights = [log.weights if len(log.weights) else np.ones(len(log.ids)) for log in (first, second)]
-        both = replace(both, weights=np.concatenate(weights))
+        joined = replace(joined, weights=np.concatenate(weights))
     if first.negatives is None and second.negatives is None:
-        return both
-    parts = [log.negatives or Negatives(log.ids[:0], np.zeros(len(log.ids) + 1, np.int64)) for log in (first, second)]
-    lengths = np.concatenate([np.diff(part.offsets) for part in parts])
-    return replace(both, negatives=Negatives(np.concatenate([part.ids for part in parts]), offsets_of(lengths)))
+        return joined
+    negatives = [
+        log.negatives or Negatives(log.ids[:0], np.zeros(len(log.ids) + 1, np.int64)) for log in (first, second)
+    ]
+    lengths = np.concatenate([np.diff(each.offsets) for each in negatives])
+    return replace(joined, negatives=Negatives(np.concatenate([each.ids for each in negatives]), offsets_of(lengths)))
 
 
 def is_prefix(histories: Histories, short: Index, long: Index) -> npt.NDArray[np.bool_]:

@@ -19,7 +19,7 @@ from ensue.data.files import answering
 from ensue.data.histories import CATEGORY, IGNORE, KINDS, NUMBER, TEXT, TIME, Items
 from ensue.data.ids import MISSING, IdColumns
 from ensue.data.markup import strip_markup
-from ensue.data.schema import Found, plain_name
+from ensue.data.schema import FoundColumns, plain_name
 from ensue.data.table import ReadOptions, Table, read_table
 from ensue.errors import DataError, SettingError
 from ensue.lines import listed, quoted
@@ -66,7 +66,7 @@ class _ItemColumns:
         self.id_column = ""
         """Base name of the column of ids, once the header has been read."""
 
-    def find(self, names: Sequence[str]) -> Found:
+    def find(self, names: Sequence[str]) -> FoundColumns:
         """Return the columns of a header: that of ids, and each feature as the role "feature NAME".
 
         Raises:

@@ -92,7 +92,7 @@ NO_SCHEMA = DataSchema()
 """Schema of a file that is read for no model."""
 
 
-Found = tuple[dict[str, str], tuple[str, ...]]
+FoundColumns = tuple[dict[str, str], tuple[str, ...]]
 """Role -> column, and a note wherever two columns would have fitted."""
 
 
@@ -121,7 +121,7 @@ class Roles:
         among: Iterable[str] = (),
         trained: DataSchema = NO_SCHEMA,
         **paired: str,
-    ) -> Found:
+    ) -> FoundColumns:
         """The column of each role.
 
         Args:

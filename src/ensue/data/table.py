@@ -24,7 +24,7 @@ from ensue.data.dates import Where
 from ensue.data.delimited import Delimited, Types, with_columns
 from ensue.data.file_bytes import DROP, KEEP, REPORT, contains
 from ensue.data.files import Content, open_file
-from ensue.data.schema import NO_SCHEMA, DataSchema, Found, kind_weights
+from ensue.data.schema import NO_SCHEMA, DataSchema, FoundColumns, kind_weights
 from ensue.errors import DataError, SettingError
 from ensue.lines import plural, quoted
 from ensue.records import normal_id
@@ -223,7 +223,7 @@ def skipped(empty: int) -> str:
     return f"{plural(empty, 'empty row')} skipped"
 
 
-def read_table(content: Content, find: Callable[[Sequence[str]], Found]) -> Table:
+def read_table(content: Content, find: Callable[[Sequence[str]], FoundColumns]) -> Table:
     """A table as it comes, all its columns as texts, by the roles that ``find`` gives them.
 
     Raises:
@@ -252,7 +252,7 @@ def read_delimited(
     return Table(layout, frame, delimited.where, columns, notes, partial(delimited.whole, delimited.names))
 
 
-def read_parquet(content: Content, find: Callable[[Sequence[str]], Found]) -> Table:
+def read_parquet(content: Content, find: Callable[[Sequence[str]], FoundColumns]) -> Table:
     """A table of Parquet or a sheet, numbers and times as they are.
 
     Raises:
@@ -272,7 +272,7 @@ def read_parquet(content: Content, find: Callable[[Sequence[str]], Found]) -> Ta
 
 
 def read_json(
-    content: Content, find: Callable[[Sequence[str]], Found], refused: tuple[type, ...] = (list, dict)
+    content: Content, find: Callable[[Sequence[str]], FoundColumns], refused: tuple[type, ...] = (list, dict)
 ) -> Table:
     """JSON Lines, an object a row.
 

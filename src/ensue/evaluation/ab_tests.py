@@ -138,14 +138,14 @@ def read_shown(paths: Sequence[Path]) -> dict[str, list[ShownList]]:
             with path.open(encoding="utf-8") as file:
                 for number, line in enumerate(file, 1):
                     if line.strip():
-                        name, shown = _read_line(line, f"{path}, line {number}")
-                        experiments.setdefault(name, []).append(shown)
+                        name, shown_list = _read_line(line, f"{path}, line {number}")
+                        experiments.setdefault(name, []).append(shown_list)
         except (OSError, UnicodeDecodeError) as error:
             raise DataError(f"{path}: cannot be read ({error})") from None
     if not experiments:
         raise DataError(f"{paths[0]}: holds no list; `ensue serve --shown FILE` writes lines such as {_EXAMPLE}")
     for lists in experiments.values():
-        lists.sort(key=lambda shown: shown.time)
+        lists.sort(key=lambda shown_list: shown_list.time)
     return experiments
 
 
@@ -214,16 +214,16 @@ def outcomes(name: str, lists: Sequence[ShownList], clicks: Histories) -> list[O
         lists: in the order of their times.
         clicks: a log with times and the ids of sessions or users.
     """
-    sessions = _sessions(name, clicks, {shown.unit for shown in lists})
+    sessions = _sessions(name, clicks, {shown_list.unit for shown_list in lists})
     next_time: dict[str, float] = {}
     followed: list[Outcome] = []
     # From the last list on, so that the time of the next one is known.
-    for shown in reversed(lists):
-        times, items = sessions.get(shown.unit, ([], []))
-        low = bisect_left(times, shown.time)
-        high = bisect_left(times, next_time.get(shown.unit, math.inf))
-        next_time[shown.unit] = shown.time
-        position = {item: at for at, item in enumerate(shown.ranking)}
+    for shown_list in reversed(lists):
+        times, items = sessions.get(shown_list.unit, ([], []))
+        low = bisect_left(times, shown_list.time)
+        high = bisect_left(times, next_time.get(shown_list.unit, math.inf))
+        next_time[shown_list.unit] = shown_list.time
+        position = {item: at for at, item in enumerate(shown_list.ranking)}
         events = items[low:high]
         rank = position[events[0]] + 1 if events and events[0] in position else 0
         followed.append(Outcome(rank, tuple(position[item] for item in events if item in position)))
@@ -276,7 +276,7 @@ def evaluate_experiments(paths: Sequence[Path], clicks: Histories, cutoffs: Sequ
     """
     results = []
     for name, lists in read_shown(paths).items():
-        kinds = {shown.variant == INTERLEAVED for shown in lists}
+        kinds = {shown_list.variant == INTERLEAVED for shown_list in lists}
         if len(kinds) > 1:
             raise DataError(f"experiment {name}: some lists are interleaved and some are not; give each its own name")
         followed = outcomes(name, lists, clicks)
@@ -294,23 +294,23 @@ def _split(
 ) -> ExperimentResult:
     """Compare the variants of a split test."""
     variants_of: dict[str, set[str]] = {}
-    for shown in lists:
-        variants_of.setdefault(shown.unit, set()).add(shown.variant)
+    for shown_list in lists:
+        variants_of.setdefault(shown_list.unit, set()).add(shown_list.variant)
     mixed = {unit for unit, variants in variants_of.items() if len(variants) > 1}
     warnings = []
     if mixed:
         warnings.append(f"{len(mixed):,} of {len(variants_of):,} sessions saw more than one variant: left out")
-    longest = max(len(shown.ranking) for shown in lists)
+    longest = max(len(shown_list.ranking) for shown_list in lists)
     ks = [k for k in cutoffs if k < longest] + [longest]
     names = ("ctr", *(f"{metric}@{k}" for k in ks for metric in ("hit", "mrr")))
     totals: dict[str, dict[str, Floats]] = {}
-    for shown, outcome in zip(lists, followed, strict=True):
-        if shown.unit not in mixed:
+    for shown_list, outcome in zip(lists, followed, strict=True):
+        if shown_list.unit not in mixed:
             hits = [0 < outcome.rank <= k for k in ks]
             pairs = [value for hit in hits for value in (hit, 1 / outcome.rank if hit else 0.0)]
             row = np.array([1.0, bool(outcome.clicked), *pairs])
-            units = totals.setdefault(shown.variant, {})
-            units[shown.unit] = units.get(shown.unit, 0.0) + row
+            units = totals.setdefault(shown_list.variant, {})
+            units[shown_list.unit] = units.get(shown_list.unit, 0.0) + row
     if len(totals) < 2:
         raise DataError(f"experiment {name}: all lists are of variant {', '.join(totals)}; there is nothing to compare")
     variants = []
@@ -321,7 +321,7 @@ def _split(
         ratios[variant] = [ratio(sums[:, 1 + column], sums[:, 0]) for column in range(len(names))]
         means = dict(zip(names, (mean for mean, _ in ratios[variant]), strict=True))
         variants.append(Variant(variant, len(sums), int(sums[:, 0].sum()), means))
-    if mismatch := _mismatch(variants, {shown.variant: shown.share for shown in lists}):
+    if mismatch := _mismatch(variants, {shown_list.variant: shown_list.share for shown_list in lists}):
         warnings.append(mismatch)
     reference = variants[0].name
     differences = [
@@ -354,9 +354,9 @@ def _mismatch(variants: Sequence[Variant], shares: Mapping[str, float | None]) -
     if p_value >= MISMATCH:
         return ""
     sizes = ", ".join(f"{variant.name} {variant.units:,}" for variant in variants)
-    wanted = ", ".join(f"{100 * fraction:.3g} %" for fraction in fractions.tolist())
+    shares_text = ", ".join(f"{100 * fraction:.3g} %" for fraction in fractions.tolist())
     return (
-        f"sample ratio mismatch: sessions are {sizes}, but the shares are {wanted} (p {p_value_text(p_value)}); "
+        f"sample ratio mismatch: sessions are {sizes}, but the shares are {shares_text} (p {p_value_text(p_value)}); "
         "the assignment or the log is broken, so do not trust the differences"
     )
 
@@ -370,15 +370,15 @@ def mismatch_p_value(observed: Floats, fractions: Floats) -> float:
 
 def _interleaved(name: str, lists: Sequence[ShownList], followed: Sequence[Outcome]) -> ExperimentResult:
     """Compare the two models of an interleaved test."""
-    models = sorted({source for shown in lists for source in shown.sources})
+    models = sorted({source for shown_list in lists for source in shown_list.sources})
     if len(models) != 2:
         raise DataError(f"experiment {name}: interleaved lists are of two models, not of {', '.join(models)}")
     first, second = models
-    clicks = {unit: Counter[str]() for unit in (shown.unit for shown in lists)}
+    clicks = {unit: Counter[str]() for unit in (shown_list.unit for shown_list in lists)}
     clicked_lists = Counter[str]()
-    for shown, outcome in zip(lists, followed, strict=True):
-        sources = [shown.sources[position] for position in outcome.clicked]
-        clicks[shown.unit].update(sources)
+    for shown_list, outcome in zip(lists, followed, strict=True):
+        sources = [shown_list.sources[position] for position in outcome.clicked]
+        clicks[shown_list.unit].update(sources)
         clicked_lists.update({*sources})
     leads = np.array([count[second] - count[first] for count in clicks.values()])
     variants = tuple(

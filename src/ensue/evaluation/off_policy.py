@@ -48,7 +48,7 @@ SOFTMAX = "softmax"
 
 
 @dataclass(frozen=True)
-class Estimate:
+class PolicyEstimate:
     """A mean reward per shown item with its 95 % interval."""
 
     value: float
@@ -74,11 +74,11 @@ class PolicyValue:
         num_clipped: number of events whose weight was clipped.
     """
 
-    ips: Estimate
-    snips: Estimate
-    dr: Estimate
-    gain: Estimate
-    mean_weight: Estimate
+    ips: PolicyEstimate
+    snips: PolicyEstimate
+    dr: PolicyEstimate
+    gain: PolicyEstimate
+    mean_weight: PolicyEstimate
     effective: float
     num_clipped: int
 
@@ -108,7 +108,7 @@ class OffPolicyResult:
     policy: str
     events: int
     sessions: int
-    logged: Estimate
+    logged: PolicyEstimate
     values: Mapping[str, PolicyValue]
 
     def to_dict(self) -> dict[str, object]:
@@ -126,7 +126,7 @@ class OffPolicyResult:
     def warnings(self) -> list[str]:
         """Return sentences on policies whose estimates may be wrong."""
         biased = [f"{name} {value.mean_weight.value:.2f}" for name, value in self.values.items() if value.is_biased]
-        few = [
+        doubtful_rows = [
             f"{name} {value.effective:.0f}" for name, value in self.values.items() if value.effective < MIN_EFFECTIVE
         ]
         sentences = []
@@ -135,8 +135,8 @@ class OffPolicyResult:
                 f"the mean weight of {', '.join(biased)} is not 1: propensities are wrong, weights were clipped, or "
                 "the log never shows some items that the policy shows; do not rely on these estimates"
             )
-        if few:
-            sentences.append(f"estimates depend on few events ({', '.join(few)}); collect a longer log")
+        if doubtful_rows:
+            sentences.append(f"estimates depend on few events ({', '.join(doubtful_rows)}); collect a longer log")
         return sentences
 
     def __str__(self) -> str:
@@ -173,8 +173,8 @@ def evaluate_policy(predictor: NextPredictor, log: Histories, policy: str = SOFT
     contexts = _Contexts.of(coded)
     values = {}
     for name in dict.fromkeys([predictor.model_name, *predictor.counting]):
-        chosen, expected = _probabilities(predictor, name, coded, contexts, num_shown)
-        values[name] = policy_value(chosen, expected, coded, sessions)
+        policy_probability, expected = _probabilities(predictor, name, coded, contexts, num_shown)
+        values[name] = policy_value(policy_probability, expected, coded, sessions)
     return OffPolicyResult(
         policy=policy, events=len(coded.ids), sessions=len(coded), values=values,
         logged=clustered_mean(coded.weights, sessions),
@@ -218,11 +218,11 @@ class _Contexts:
         sessions = log.sequence_index()
         # Number of such events before each event: of 1 0 1 it is 0 1 1, counted from the start of its session.
         num_earlier = offsets_of(is_earlier)
-        before = num_earlier[:-1] - num_earlier[log.offsets[:-1]][sessions]
+        num_before = num_earlier[:-1] - num_earlier[log.offsets[:-1]][sessions]
         # Events with the same number of earlier ones share a context, and follow each other in the log.
         begins = np.ones(len(sessions), np.bool_)
-        begins[1:] = (np.diff(sessions) != 0) | (np.diff(before) != 0)
-        return cls(log.keep(is_earlier), sessions[begins], before[begins], np.cumsum(begins) - 1)
+        begins[1:] = (np.diff(sessions) != 0) | (np.diff(num_before) != 0)
+        return cls(log.keep(is_earlier), sessions[begins], num_before[begins], np.cumsum(begins) - 1)
 
     def batch(self, low: int, high: int) -> Histories:
         """Return some contexts as histories."""
@@ -239,7 +239,7 @@ def _probabilities(
     rewards = item_rewards(log, len(predictor.vocabulary))
     folds = fold_of(np.arange(len(log)))
     module = None if name == predictor.model_name else predictor.counting[name]
-    chosen = np.zeros(len(log.ids))
+    policy_probability = np.zeros(len(log.ids))
     expected = np.zeros(len(log.ids))
     size = max(1, CELLS // len(predictor.vocabulary))
     for low in range(0, len(contexts.sessions), size):
@@ -249,10 +249,10 @@ def _probabilities(
         # The events of these contexts, which follow each other in the log.
         events = np.arange(*np.searchsorted(contexts.of_event, [low, high]))
         rows = contexts.of_event[events] - low
-        chosen[events] = table[rows, log.ids[events]]
+        policy_probability[events] = table[rows, log.ids[events]]
         by_fold = table @ rewards.T
         expected[events] = by_fold[rows, folds[contexts.sessions[low:high]][rows]]
-    return chosen, expected
+    return policy_probability, expected
 
 
 def _policy(scores: Scores, num_shown: int) -> Floats:
@@ -288,16 +288,16 @@ def item_rewards(log: Histories, num_ids: int) -> Floats:
     return (other_sums + PRIOR * means) / (other_counts + PRIOR)
 
 
-def policy_value(chosen: Floats, expected: Floats, log: Histories, sessions: Index) -> PolicyValue:
+def policy_value(policy_probability: Floats, expected: Floats, log: Histories, sessions: Index) -> PolicyValue:
     """Return the estimates of one policy.
 
     Args:
-        chosen: (events,) the probability with which the policy shows the logged item.
+        policy_probability: (events,) the probability with which the policy shows the logged item.
         expected: (events,) its expected reward by the reward model.
         log: the events, with propensities and weights, in ids of the reward model.
         sessions: (events,) the session of each event.
     """
-    ratio = chosen / log.propensities
+    ratio = policy_probability / log.propensities
     weights = np.minimum(ratio, MAX_WEIGHT)
     predicted = item_rewards(log, int(log.ids.max()) + 1)[fold_of(sessions), log.ids]
     estimates = policy_estimates(log.weights, weights, expected, predicted, sessions)
@@ -311,7 +311,7 @@ def policy_value(chosen: Floats, expected: Floats, log: Histories, sessions: Ind
 
 def policy_estimates(
     rewards: Floats, weights: Floats, expected: Floats, predicted: Floats, sessions: Index
-) -> dict[str, Estimate]:
+) -> dict[str, PolicyEstimate]:
     """Return the estimates ``ips``, ``snips``, ``dr`` and ``gain``.
 
     Args:
@@ -334,7 +334,7 @@ def policy_estimates(
     }
 
 
-def clustered_mean(terms: Floats, sessions: Index) -> Estimate:
+def clustered_mean(terms: Floats, sessions: Index) -> PolicyEstimate:
     """Return the mean of (events,) terms, and its 95 % interval with the terms of a session as one unit."""
     value = float(terms.mean())
     units = np.unique(sessions, return_inverse=True)[1]
@@ -343,7 +343,7 @@ def clustered_mean(terms: Floats, sessions: Index) -> Estimate:
     num_units = len(deviations)
     error = float(np.sqrt(num_units / (num_units - 1) * (deviations**2).sum())) / len(terms)
     if not error:
-        return Estimate(value, value, value)
+        return PolicyEstimate(value, value, value)
     # A few large weights make the terms skewed, and the symmetric interval too short above. Hall's cubic
     # transformation of t removes the skewness; of its inverse, u is the argument of the cube root less 1, over 3 a.
     skewness = float((deviations**3).mean() / (deviations**2).mean() ** 1.5)
@@ -352,7 +352,7 @@ def clustered_mean(terms: Floats, sessions: Index) -> Estimate:
     steps = quantiles - skewness / (6 * np.sqrt(num_units))
     ratios = quantiles if abs(scaled) < MIN_SKEWNESS else (np.cbrt(1 + 3 * scaled * steps) - 1) / scaled
     low, high = (value - error * ratios).tolist()
-    return Estimate(value, low, high)
+    return PolicyEstimate(value, low, high)
 
 
 def summary(result: OffPolicyResult) -> str:

@@ -152,7 +152,7 @@ class _Solve(torch.autograd.Function):
         return _project(solution, share, mask)[..., None] * share[:, None], None
 
 
-class _Steps(Context, Protocol):
+class _SeriesContext(Context, Protocol):
     steps: int
     tolerance: float
 
@@ -161,7 +161,7 @@ class _Series(torch.autograd.Function):
     """Theorem 2: u = sum over k of (A')^k (g - (g . p) 1), each term made from the one before it."""
 
     @staticmethod
-    def forward(ctx: _Steps, matrix: Tensor, mask: Tensor, tolerance: float, cap: int, steps: int) -> Tensor:
+    def forward(ctx: _SeriesContext, matrix: Tensor, mask: Tensor, tolerance: float, cap: int, steps: int) -> Tensor:
         matrix = _among_words(matrix, mask)
         share, _ = _iterate(matrix, mask, tolerance, cap)
         share /= _sums(share, mask)
@@ -172,7 +172,7 @@ class _Series(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: _Steps, grad: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: _SeriesContext, grad: Tensor) -> tuple[Tensor | None, ...]:
         matrix, share, mask = ctx.saved_tensors
         term = _project(grad.masked_fill(~mask, 0), share, mask)
         total = term.clone()

@@ -9,19 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Protocol, Self
+from typing import Any
 
 from ensue.lazy import import_named
-from ensue.records import History, Post, Text
-
-
-class Record(Protocol):
-    """One input of a prediction."""
-
-    @classmethod
-    def from_fields(cls, fields: dict[str, Any], where: str = ...) -> Self:
-        """Return the record of a decoded JSON object; a ``DataError`` names ``where``, the field and what to do."""
-        ...
+from ensue.records import History, Post, Record, Text
 
 
 @dataclass(frozen=True, slots=True)

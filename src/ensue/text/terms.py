@@ -56,14 +56,14 @@ class Terms(NamedTuple):
 
 SHORTEST, LONGEST = 3, 5
 """Characters of a run."""
-APART = 3
+MAX_DISTANCE = 3
 """Words that the words of a pair stand apart at most."""
 _WORDS = rf"{CHARACTER}|[\w--{UNSPACED}]{{2,}}"
 _BLOCK = 1 << 20
 """Characters whose runs, or pairs, that are counted at once: no more texts than the upper bits of a cell can number."""
 _BITS = 44
 _TEXT_SHIFT, _KEY_SHIFT, _KEY_MASK = np.uint64(_BITS), np.uint64(64 - _BITS), np.uint64(2**_BITS - 1)
-_FEW, _FEW_TEXTS = 1 << 16, 1 << 10
+_SMALL_BYTES, _SMALL_TEXTS = 1 << 16, 1 << 10
 """Bytes of words up to which no table of them is made, and texts up to which none is a column."""
 _SPACE = " \t\n\r\f\v"
 _IN_WORDS = r"\u200d\ufe0f"
@@ -102,7 +102,7 @@ def word_terms(texts: pl.Series, stop: Collection[str] = STOP_WORDS, *, cut: int
     if (plain := _plain(texts)) is not None:
         return _few_terms([_PLAIN_WORDS.findall(text) for text in plain], stop, cut)
     lists = _words(texts)
-    if lists.estimated_size() <= _FEW:
+    if lists.estimated_size() <= _SMALL_BYTES:
         return _few_terms(lists.to_list(), stop, cut)
     # One row per word with its text; equal words of a text are then counted by a group-by.
     owners = np.repeat(np.arange(len(texts)), lists.list.len().to_numpy())
@@ -119,7 +119,7 @@ def word_terms(texts: pl.Series, stop: Collection[str] = STOP_WORDS, *, cut: int
 
 
 def pair_terms(texts: pl.Series, stop: Collection[str] = STOP_WORDS, *, cut: int | None = None) -> Terms:
-    """The pairs of different words at most ``APART`` words apart, in either order; two stop words are none.
+    """The pairs of different words at most ``MAX_DISTANCE`` words apart, in either order; two stop words are none.
 
     They are the windows of the sequential dependence model (Metzler & Croft 2005), ordered and unordered ones in one.
 
@@ -133,14 +133,14 @@ def pair_terms(texts: pl.Series, stop: Collection[str] = STOP_WORDS, *, cut: int
     """
     owners, words, silent = _in_order(texts, stop, cut)
     blocks = [_none()]
-    for low, high in _spans(np.bincount(owners, minlength=len(texts)) * APART):
+    for low, high in _spans(np.bincount(owners, minlength=len(texts)) * MAX_DISTANCE):
         first, last = np.searchsorted(owners, (low, high))
         block_owners = owners[first:last] - low
         keys = words[first:last]
         is_stop = silent[first:last]
         cells = []
         # Shifting the column of words by the distance puts the two words of each pair side by side.
-        for distance in range(1, APART + 1):
+        for distance in range(1, MAX_DISTANCE + 1):
             first_words = keys[:-distance]
             second_words = keys[distance:]
             is_pair = (
@@ -203,7 +203,7 @@ def word_keys(word: str, stop: frozenset[str] = STOP_WORDS) -> tuple[int, ...]:
     """
     plain = _PLAIN.fullmatch(word)
     words = _PLAIN_WORDS.findall(word.lower()) if plain else _words(pl.Series([word])).to_list()[0]
-    return tuple(_key(part) for part in words if part not in stop)
+    return tuple(_key(word) for word in words if word not in stop)
 
 
 @lru_cache(1 << 16)
@@ -223,7 +223,7 @@ def character_terms(texts: pl.Series) -> Terms:
 
 def _plain(texts: pl.Series) -> list[str] | None:
     """Return a few texts of common characters in lower case, ``None`` for others."""
-    if len(texts) > _FEW_TEXTS or texts.dtype != pl.String or texts.estimated_size() > _FEW:
+    if len(texts) > _SMALL_TEXTS or texts.dtype != pl.String or texts.estimated_size() > _SMALL_BYTES:
         return None
     column = [text or "" for text in texts.to_list()]
     return [text.lower() for text in column] if all(map(_PLAIN.fullmatch, column)) else None

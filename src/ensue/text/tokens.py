@@ -49,7 +49,7 @@ _WORDS = "|".join((*_BEFORE_WORDS, r"\w+(?:['-]\w+)*", *_MARKS))
 _LETTER = rf"[\w--{UNSPACED}]"
 _ANY_SCRIPT = (rf"https?://[\S--{UNSPACED}]+", *_BEFORE_WORDS, CHARACTER, rf"{_LETTER}+(?:['-]{_LETTER}+)*", *_MARKS)
 _WORDS_OF_ANY_SCRIPT = "|".join(_ANY_SCRIPT)
-_FEW = 1 << 16
+_SMALL_BYTES = 1 << 16
 """Bytes of texts that are split one by one."""
 _LOOKED_UP = 1 << 10
 """Words that are looked up one by one: to hash them takes longer."""
@@ -57,10 +57,10 @@ _PLAIN = re.compile(rf"[{COMMON}ʼ]*")
 _RUN, _JOINED, _WORD = (
     re.compile(pattern) for pattern in (r"\S+", _SPLITS[1][0], _WORDS.replace(r"\p{L}", r"[^\W\d_]"))
 )
-_COUNTED = tuple(re.compile(pattern.replace("$)", r"\Z)")) for pattern in (_ALONE, _HANGING))
+_MARKS = tuple(re.compile(pattern.replace("$)", r"\Z)")) for pattern in (_ALONE, _HANGING))
 # A stop after one of these, or after a capital that is no "I", ends no sentence.
-_HOLD = rf"\b((?i:{_ABBREVIATIONS})|[A-HJ-Z])\.\s"
-_HELD = "\ue000"
+_DOTTED_ABBREVIATION = rf"\b((?i:{_ABBREVIATIONS})|[A-HJ-Z])\.\s"
+_PLACEHOLDER = "\ue000"
 _ODD_SPACES = r"^$|^ | $|  |[^\S ]"
 """Pattern of texts that cannot be split at single spaces."""
 _END = r"([.!?…]['\"”’)\]]*)\s|([。！？｡][”’」』）]*)"
@@ -277,17 +277,17 @@ def _by_rule(column: pl.Series, *, sentences: bool) -> tuple[pl.Series, pl.Serie
         return pl.Series("text", shown_texts, dtype=pl.String), pl.Series("tokenised", is_tokenised, dtype=pl.Boolean)
     require_polars()
     text = pl.col("text").cast(pl.String).fill_null("")
-    shown = text if sentences else text.str.replace_all(BREAK, " ", literal=True)
+    clean_text = text if sentences else text.str.replace_all(BREAK, " ", literal=True)
     # Marks are compared only where spaces separate words at all.
     unspaced = text.str.contains(f"[{UNSPACED}]")
     tokenised = (text.str.count_matches(_ALONE) > text.str.count_matches(_HANGING)) & ~unspaced
-    shown_column, flags = column.rename("text").to_frame().select(shown, tokenised=tokenised).get_columns()
-    return shown_column, flags
+    clean_column, flags = column.rename("text").to_frame().select(clean_text, tokenised=tokenised).get_columns()
+    return clean_column, flags
 
 
 def _is_few(column: pl.Series) -> bool:
     """Return whether these are a few texts of characters on which Python's patterns and those of polars agree."""
-    if column.dtype != pl.String or column.null_count() or column.estimated_size() > _FEW:
+    if column.dtype != pl.String or column.null_count() or column.estimated_size() > _SMALL_BYTES:
         return False
     return all(map(_PLAIN.fullmatch, column))
 
@@ -295,15 +295,15 @@ def _is_few(column: pl.Series) -> bool:
 def _few_by_rule(column: pl.Series, *, sentences: bool) -> tuple[list[str], list[bool]]:
     """:func:`_by_rule` of a few such texts."""
     texts = column.to_list()
-    is_tokenised = [len(_COUNTED[0].findall(text)) > len(_COUNTED[1].findall(text)) for text in texts]
+    is_tokenised = [len(_MARKS[0].findall(text)) > len(_MARKS[1].findall(text)) for text in texts]
     return texts if sentences else [text.replace(BREAK, " ") for text in texts], is_tokenised
 
 
 def _sentences(column: pl.Series) -> pl.Series:
     """(texts,) lists of sentences."""
     # Stops that end no sentence are hidden while sentences are split, then put back.
-    protected = column.str.replace_all(_HOLD, f"${{1}}.{_HELD}")
-    ended = protected.str.replace_all(_END, f"${{1}}${{2}} {BREAK} ").str.replace_all(_HELD, " ", literal=True)
+    protected = column.str.replace_all(_DOTTED_ABBREVIATION, f"${{1}}.{_PLACEHOLDER}")
+    ended = protected.str.replace_all(_END, f"${{1}}${{2}} {BREAK} ").str.replace_all(_PLACEHOLDER, " ", literal=True)
     marked = column.str.contains(BREAK, literal=True)
     return column.zip_with(marked, ended).str.split(BREAK)
 

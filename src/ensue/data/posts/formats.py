@@ -33,7 +33,15 @@ from ensue.data.posts.platforms import (
     read_platform,
     related,
 )
-from ensue.data.schema import Found, Roles, name_table, plain_name, require_columns, require_distinct, require_roles
+from ensue.data.schema import (
+    FoundColumns,
+    Roles,
+    name_table,
+    plain_name,
+    require_columns,
+    require_distinct,
+    require_roles,
+)
 from ensue.data.table import JSON, Table, names_of, read_delimited, read_table
 from ensue.errors import DataError
 from ensue.lines import plural, quoted
@@ -120,7 +128,7 @@ def read_post_rows(content: Content, stated: Mapping[str, str], roles: Roles, *,
     return replace(table, frame=table.frame.with_columns(_ids("about"))) if "about" in table.columns else table
 
 
-def _named_table(content: Content, find: Callable[[Sequence[str]], Found]) -> Table:
+def _named_table(content: Content, find: Callable[[Sequence[str]], FoundColumns]) -> Table:
     """Read a table; its layout has the name of the collector that wrote it."""
     table = read_table(content, find)
     collector = collector_of(content.names())
@@ -167,7 +175,7 @@ def _ids(name: str) -> pl.Expr:
     return pl.when(texts.str.contains(r"^\s*\[.*\]\s*$")).then(written).otherwise(texts.str.extract_all(r"[^\s|;]+"))
 
 
-def _nested_parquet(content: Content, find: Callable[[Sequence[str]], Found]) -> Table:
+def _nested_parquet(content: Content, find: Callable[[Sequence[str]], FoundColumns]) -> Table:
     """A table some of whose columns are lists: paragraphs, or ids of articles."""
     roles, notes = find(content.names())
     raw = content.table(roles.values())

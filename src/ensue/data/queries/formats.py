@@ -35,7 +35,7 @@ from ensue.data.ids import IdColumns
 from ensue.data.layouts import Layout, has, recognise
 from ensue.data.posts.formats import export_of
 from ensue.data.posts.platforms import ACCOUNT, holds_searches, read_activities
-from ensue.data.schema import Found, Roles, name_table, plain_name, require_roles
+from ensue.data.schema import FoundColumns, Roles, name_table, plain_name, require_roles
 from ensue.data.sequences.formats import read_histories, read_parquet_lists
 from ensue.data.table import Table, names_of, read_object, read_table, sample_objects
 from ensue.errors import DataError
@@ -341,7 +341,7 @@ def _unnested(content: Content) -> Content:
     return replace(content, data=inner.str.join("\n").item().encode())
 
 
-def _find(content: Content, names: Sequence[str], stated: Mapping[str, str]) -> Found:
+def _find(content: Content, names: Sequence[str], stated: Mapping[str, str]) -> FoundColumns:
     """Return the columns that :meth:`Roles.find` detects.
 
     Raises:

@@ -18,7 +18,7 @@ from ensue.data.files import Content
 from ensue.data.ids import IdColumns
 from ensue.data.posts.formats import FIELDS as EXPORT_FIELDS
 from ensue.data.posts.formats import export_of
-from ensue.data.schema import Found
+from ensue.data.schema import FoundColumns
 from ensue.data.sequences.columns import (
     KIND,
     WHOLE_USERS,
@@ -177,7 +177,7 @@ def recognise_layout(content: Content, options: ReadOptions) -> LogLayout:
     return LogLayout(name or TEXT)
 
 
-def find_roles(content: Content, options: ReadOptions, layout: str) -> Found:
+def find_roles(content: Content, options: ReadOptions, layout: str) -> FoundColumns:
     """The columns that :func:`read_rows` will read, by role, without reading any row but the first.
 
     Raises:
@@ -203,7 +203,7 @@ def read_rows(content: Content, options: ReadOptions, layout: str) -> Table:
     """
     header: list[str] = []
 
-    def find(names: Sequence[str]) -> Found:
+    def find(names: Sequence[str]) -> FoundColumns:
         header[:] = names
         return find_columns(content.path, names, stated=options.columns, trained=content.trained, events=options.events)
 
@@ -218,7 +218,7 @@ def read_rows(content: Content, options: ReadOptions, layout: str) -> Table:
     return select_event_types(read_numbers(table), options.event_types)
 
 
-def _read_delimited(content: Content, options: ReadOptions, find: Callable[[Sequence[str]], Found]) -> Table:
+def _read_delimited(content: Content, options: ReadOptions, find: Callable[[Sequence[str]], FoundColumns]) -> Table:
     delimited = _delimited(content)
     names = delimited.names
     typed = is_typed(names, f"{content.path}, line {delimited.number}")

@@ -103,24 +103,24 @@ def without_negatives(histories: Histories) -> tuple[Histories, tuple[str, ...]]
         raise DataError("every event has weight 0, so no session is left; give a kind a positive weight")
     owners = histories.sequence_index()
     events = np.flatnonzero(is_event)
-    others = np.flatnonzero(~is_event)
+    unweighted = np.flatnonzero(~is_event)
     # The next event of positive weight, by its number among those; one past the last where none follows.
-    following = np.searchsorted(events, others)
+    following = np.searchsorted(events, unweighted)
     owner_of_following = np.append(owners[events], -1)[following]
     # A (session, item) pair as one number; a pair with an event is no negative.
     pairs = owners << 32 | histories.ids
-    is_negative = (owner_of_following == owners[others]) & ~np.isin(pairs[others], pairs[events])
+    is_negative = (owner_of_following == owners[unweighted]) & ~np.isin(pairs[unweighted], pairs[events])
     # Others stay in the order of the log, so those of one event are a run; its last MAX_NEGATIVES are kept.
     counts = np.bincount(following[is_negative], minlength=len(events))
-    negatives = others[is_negative]
+    negatives = unweighted[is_negative]
     from_end = np.repeat(np.cumsum(counts), counts) - np.arange(len(negatives))
     is_late = from_end <= MAX_NEGATIVES
-    kept = Negatives(histories.ids[negatives[is_late]], offsets_of(np.minimum(counts, MAX_NEGATIVES)))
-    positive = replace(histories.keep(is_event), negatives=kept)
+    stored_negatives = Negatives(histories.ids[negatives[is_late]], offsets_of(np.minimum(counts, MAX_NEGATIVES)))
+    positive = replace(histories.keep(is_event), negatives=stored_negatives)
     if (positive.weights == 1).all():
         positive = replace(positive, weights=positive.weights[:0])
     note = (
-        f"{plural(len(others), 'event')} of weight 0 {'is' if len(others) == 1 else 'are'} in no session; "
-        f"{len(kept.ids):,} of them are negatives of the next event in training"
+        f"{plural(len(unweighted), 'event')} of weight 0 {'is' if len(unweighted) == 1 else 'are'} in no session; "
+        f"{len(stored_negatives.ids):,} of them are negatives of the next event in training"
     )
     return positive.select(positive.lengths > 0), (note,)

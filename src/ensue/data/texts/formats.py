@@ -34,7 +34,7 @@ from ensue.data.layouts import Layout, recognise
 from ensue.data.markup import strip_markup
 from ensue.data.posts.formats import export_of, json_originals, read_export, read_post_rows
 from ensue.data.posts.platforms import is_json, objects
-from ensue.data.schema import Found, Roles, name_table, plain_name, require_columns, require_roles
+from ensue.data.schema import FoundColumns, Roles, name_table, plain_name, require_columns, require_roles
 from ensue.data.table import Table, by_role, json_lines, read_delimited, read_objects, read_table, sample_objects
 from ensue.data.texts.exports import LabelFields, flattened
 from ensue.data.texts.label_sets import UNIT, binary_columns, from_binary
@@ -163,7 +163,7 @@ class _Request:
                 return separator
         return None
 
-    def find(self, names: Sequence[str]) -> Found:
+    def find(self, names: Sequence[str]) -> FoundColumns:
         """Return the columns that :meth:`Roles.find` detects; texts with paired names are a pair unless one is stated.
 
         Raises:

@@ -40,13 +40,13 @@ def scores(network: TextNetwork, passages: PassageBatches, num_labels: int, devi
 
 def vectors(network: TextNetwork, passages: PassageBatches, device: torch.device) -> VectorTable | None:
     """Return the vectors of records that the last layers score, (records, width); ``None`` where there are none."""
-    parts: dict[int, VectorTable] = {}
+    vectors_of_rows: dict[int, VectorTable] = {}
     for index in passages.groups(GROUP_WORDS):
         output = run(network, passages.batch(index), device)
         if output.vectors is None:
             return None
-        parts |= dict(zip(index.tolist(), output.vectors.float().cpu().numpy(), strict=True))
-    return np.stack([parts[row] for row in range(len(passages))])
+        vectors_of_rows |= dict(zip(index.tolist(), output.vectors.float().cpu().numpy(), strict=True))
+    return np.stack([vectors_of_rows[row] for row in range(len(passages))])
 
 
 def run(network: TextNetwork, batch: TextBatch, device: torch.device) -> PooledOutput:
@@ -55,14 +55,14 @@ def run(network: TextNetwork, batch: TextBatch, device: torch.device) -> PooledO
         return evaluating(network)(batch.to(device))
 
 
-def run_parallel(run: Callable[[Task], None], parts: Iterable[Task]) -> None:
-    """Call ``run`` on every part, on as many threads as torch may use; inside, torch uses one.
+def run_parallel(run: Callable[[Task], None], arguments: Iterable[Task]) -> None:
+    """Call ``run`` on every argument, on as many threads as torch may use; inside, torch uses one.
 
     Args:
-        run: must not depend on the order of the parts.
-        parts: arguments. A part that fails ends the others that have not begun, and its error is raised.
+        run: must not depend on the order of the arguments.
+        arguments: one per call. A call that fails ends the others that have not begun, and its error is raised.
     """
-    waiting, threads = list(parts), torch.get_num_threads()
+    waiting, threads = list(arguments), torch.get_num_threads()
     if threads < 2 or len(waiting) < 2:
         for task in waiting:
             run(task)

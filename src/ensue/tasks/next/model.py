@@ -114,14 +114,14 @@ class CountsToo(Finishes, Protocol):
     """True if ``finish`` left the network out because it does not improve on held-out data."""
 
 
-class Memory(Protocol):
+class HistoryMemory(Protocol):
     """Counts of past histories inside an ensemble."""
 
     def count(self, histories: Histories) -> None:
         """Add encoded histories."""
         ...
 
-    def grow(self, num_ids: int) -> Memory:
+    def grow(self, num_ids: int) -> HistoryMemory:
         """Return these counts resized for more ids, which start at 0."""
         ...
 
@@ -130,7 +130,7 @@ class Memory(Protocol):
 class Remembers(Protocol):
     """A model that counts past histories alongside its network."""
 
-    memory: Memory
+    memory: HistoryMemory
     """The counts, which stay on the CPU and are no part of the network's state."""
 
     def remember(self, histories: Histories) -> None:

@@ -86,12 +86,10 @@ class ScoredValue(Protocol):
     @property
     def value(self) -> str:
         """The item, query, label, article or post."""
-        ...
 
     @property
     def score(self) -> float:
         """The number that orders choices, larger first."""
-        ...
 
 
 class Choices(Line):

@@ -38,7 +38,6 @@ class FinishingCallback(Protocol):
 
     def finish(self, summary: Summary) -> None:
         """Take the settings and the final metrics of the trained model."""
-        ...
 
 
 class EarlyStop:

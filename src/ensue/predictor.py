@@ -26,7 +26,6 @@ class Forecasts(Protocol):
 
     def forecast(self, records: Sequence[History], steps: int, k: int = 10) -> Sequence[Forecast]:
         """Roll each record forward."""
-        ...
 
 
 AnyPredictor: TypeAlias = "AnyState"

@@ -324,16 +324,13 @@ class CheckFindings(Protocol):
     @property
     def rows(self) -> tuple[Any, ...]:
         """The first records."""
-        ...
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """Sentences on problems."""
-        ...
 
     def table(self) -> list[FindingRow]:
         """Return the findings for people, one row each."""
-        ...
 
 
 def counts_text(counts: Mapping[str, int]) -> str:

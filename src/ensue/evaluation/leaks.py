@@ -37,7 +37,6 @@ class Recorded(Protocol):
 
     def records(self) -> Iterator[object]:
         """Yield all records."""
-        ...
 
 
 @runtime_checkable
@@ -47,11 +46,9 @@ class Ranks(Protocol):
     @property
     def vocabulary(self) -> Vocabulary:
         """Its values."""
-        ...
 
     def ranks(self, data: Histories, /) -> tuple[Floats, Index, Index]:
         """Return the rank of every event, the index of its history, and its own."""
-        ...
 
 
 def reads_others(predictor: AnyPredictor, data: Recorded) -> str:

@@ -122,26 +122,21 @@ class Life(Protocol[StateT, Data]):
 
     def split(self, state: StateT, data: Data, valid: Data | None) -> Split[Data]:
         """Refuse data that cannot be trained on, and return training and validation data."""
-        ...
 
     def train(self, state: StateT, split: Split[Data], checkpoint: Checkpoint) -> Generator[Report, None, Split[Data]]:
         """Count the training data, train networks on it, and select by the validation data.
 
         Returns the split, without ``full`` where what was selected needs no final training.
         """
-        ...
 
     def refit(self, state: StateT, full: Data, checkpoint: Checkpoint) -> Iterator[Report]:
         """Count all data and train the selected network on it."""
-        ...
 
     def finish(self, state: StateT, split: Split[Data]) -> None:
         """Complete the metadata, and store held-out records for the tests of updates."""
-        ...
 
     def example(self, state: StateT, valid: Data, index: int) -> Example | None:
         """Return a held-out record for the page, or ``None`` if it may not be shown."""
-        ...
 
 
 def fit(

@@ -24,7 +24,6 @@ class HasId(Protocol):
     @property
     def id(self) -> str:
         """Its id; empty where it has none."""
-        ...
 
 
 def vector_frame(state: AnyState, records: Sequence[HasId] | None = None) -> pl.DataFrame:

@@ -22,16 +22,13 @@ class Context(Protocol):
     @property
     def saved_tensors(self) -> tuple[Tensor, ...]:
         """Return the saved tensors, in their order."""
-        ...
 
     @property
     def needs_input_grad(self) -> tuple[bool, ...]:
         """Return for each input whether a gradient is needed."""
-        ...
 
     def save_for_backward(self, *tensors: Tensor | None) -> None:
         """Keep tensors."""
-        ...
 
 
 def apply(function: type[torch.autograd.Function], *inputs: object) -> Tensor:

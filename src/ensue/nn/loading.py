@@ -44,7 +44,6 @@ class Validated(Protocol):
         Raises:
             ValueError: they do not fit together, or a value is outside what the module computes with.
         """
-        ...
 
 
 class Bounded(TorchFunctionMode):

@@ -87,7 +87,6 @@ class Queue(Protocol):
 
     def put(self, lines: Iterable[str | bytes]) -> int | None:
         """Append lines, all or none of them."""
-        ...
 
 
 class AcceptedEvents(NamedTuple):

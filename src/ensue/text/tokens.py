@@ -57,7 +57,7 @@ _PLAIN = re.compile(rf"[{COMMON}ʼ]*")
 _RUN, _JOINED, _WORD = (
     re.compile(pattern) for pattern in (r"\S+", _SPLITS[1][0], _WORDS.replace(r"\p{L}", r"[^\W\d_]"))
 )
-_MARKS = tuple(re.compile(pattern.replace("$)", r"\Z)")) for pattern in (_ALONE, _HANGING))
+_PAIRED = tuple(re.compile(pattern.replace("$)", r"\Z)")) for pattern in (_ALONE, _HANGING))
 # A stop after one of these, or after a capital that is no "I", ends no sentence.
 _DOTTED_ABBREVIATION = rf"\b((?i:{_ABBREVIATIONS})|[A-HJ-Z])\.\s"
 _PLACEHOLDER = "\ue000"
@@ -295,7 +295,7 @@ def _is_few(column: pl.Series) -> bool:
 def _few_by_rule(column: pl.Series, *, sentences: bool) -> tuple[list[str], list[bool]]:
     """:func:`_by_rule` of a few such texts."""
     texts = column.to_list()
-    is_tokenised = [len(_MARKS[0].findall(text)) > len(_MARKS[1].findall(text)) for text in texts]
+    is_tokenised = [len(_PAIRED[0].findall(text)) > len(_PAIRED[1].findall(text)) for text in texts]
     return texts if sentences else [text.replace(BREAK, " ") for text in texts], is_tokenised
 
 

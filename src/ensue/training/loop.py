@@ -43,11 +43,9 @@ class TrainingBatch(Protocol):
     @property
     def num_targets(self) -> int:
         """Number of targets."""
-        ...
 
     def to(self, device: torch.device) -> TrainingBatch:
         """Return the batch on another device."""
-        ...
 
 
 class Learner(Protocol):
@@ -55,7 +53,6 @@ class Learner(Protocol):
 
     def loss(self, batch: TrainingBatch) -> Tensor:
         """Return the mean loss over the batch's targets."""
-        ...
 
 
 class TrainingSource(Protocol):
@@ -63,15 +60,12 @@ class TrainingSource(Protocol):
 
     def plan(self, size: int, seed: int | tuple[int, ...]) -> list[Index]:
         """Return the batches of an epoch as index arrays; the same for the same seed."""
-        ...
 
     def groups(self, targets: int) -> Iterator[Index]:
         """Yield all the data once, in groups of about this many targets."""
-        ...
 
     def batch(self, index: Index) -> TrainingBatch:
         """Return one batch on the CPU."""
-        ...
 
 
 TIMED_STEPS = 10

@@ -49,42 +49,33 @@ class TaskCommands(Protocol):
 
     def read(self, path: Path, reading: Reading) -> tuple[Any, DataSchema]:
         """Return the data of a file and how later files of its model are to be read, after logging how it was read."""
-        ...
 
     def read_update(self, path: Any, reading: Reading, predictor: Any) -> tuple[Any, dict[str, int]]:
         """Return new data that fits the model, and how much of what it holds.
 
         The counts are empty where the test of an update is shown as a table. ``path`` is ``None`` for a table of items.
         """
-        ...
 
     def read_people(self, path: Path, reading: Reading, users: Sequence[str], column: str) -> object:
         """Return the records of a file for :func:`ensue.refresh.forget.forget`, by the column that names people."""
-        ...
 
     def read_records(self, source: str, reading: Reading, predictor: Any) -> Records:
         """Return the records of a file, or of stdin."""
-        ...
 
     def require(self, data: Any, path: Path, predictor: Any = None, *, training: bool = False) -> None:
         """Refuse data that cannot be scored on (by the predictor), or with ``training`` that cannot be trained on."""
-        ...
 
     def read_for_check(self, path: Path, paths: Sequence[Path], reading: Reading) -> tuple[Any, ...]:
         """Return the arguments of the function ``check`` of the task: data, report, other data by name, and more."""
-        ...
 
     def training_summary(self, predictor: Any) -> list[str]:
         """Return the lines that ``fit`` logs after a training."""
-        ...
 
     def notes(self, answer: Any) -> list[str]:
         """Return the lines below the table of an answer."""
-        ...
 
     def show_attention(self, explanation: Any) -> None:
         """Print the weights of an explanation."""
-        ...
 
 
 def commands_of(task: Task) -> TaskCommands:

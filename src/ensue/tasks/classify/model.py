@@ -32,23 +32,18 @@ class TextNetwork(Protocol):
 
     def __call__(self, batch: TextBatch) -> PooledOutput:
         """Scores (records, labels) before normalising, and what was pooled on the way."""
-        ...
 
     def loss(self, batch: TextBatch) -> Tensor:
         """The mean over the batch's records, in nats."""
-        ...
 
     def place(self, ids: Tensor, vectors: Tensor, *, tuned: bool) -> None:
         """Give some words the vectors of a file; those that are not ``tuned`` stay as they are."""
-        ...
 
     def grow(self, num_words: int) -> None:
         """Rows for words that are new."""
-        ...
 
     def parameters(self) -> Iterator[nn.Parameter]:
         """See :class:`torch.nn.Module`."""
-        ...
 
 
 class TextBaseline(Protocol):
@@ -56,19 +51,15 @@ class TextBaseline(Protocol):
 
     def count(self, sides: Sides, targets: Index) -> None:
         """Learn encoded texts, (texts,) codes of their labels; what was learned before stays."""
-        ...
 
     def scores(self, sides: Sides) -> Floats:
         """Return scores before normalising, (texts, labels)."""
-        ...
 
     def attributions(self, sides: Sides, labels: Index) -> Floats:
         """(words of all sides,) how much each word moves the score of its text's label (texts,), up or down."""
-        ...
 
     def grow(self, num_words: int) -> None:
         """Make room for words that are new."""
-        ...
 
 
 Model: TypeAlias = TextNetwork | TextBaseline

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -35,15 +34,6 @@ class OnnxClassifier:
         self.graph = graph
         self.num_labels = num_labels
         self.aligned = aligned
-
-    @classmethod
-    def read(cls, folder: Path, num_labels: int, *, aligned: bool) -> OnnxClassifier:
-        """Return the network of an exported folder.
-
-        Raises:
-            ModelFolderError: the graph is missing or damaged.
-        """
-        return cls(Graph.read(folder), num_labels, aligned=aligned)
 
     def scores(self, passages: Passages) -> Floats:
         """Return scores before temperature and softmax, (records, labels)."""

@@ -20,6 +20,7 @@ from ensue.learning.state import Folders, require_tokens, require_trained
 from ensue.learning.vectors import Mask, VectorTable
 from ensue.nn.validation import require_ids, require_table
 from ensue.records import Text
+from ensue.store.graph import Graph
 from ensue.store.pack import NETWORK, TREE, read_tensors
 from ensue.tasks.classify import explain, train
 from ensue.tasks.classify.baselines.grams import require_grams
@@ -124,7 +125,7 @@ def restore(state: ClassifyState, fitted: FittedClassifier, folder: Path) -> Non
         return
     if metadata.exported is not None:
         aligned = getattr(state.settings, "pooling", "") == ALIGNMENT
-        state.model = OnnxClassifier.read(folder, len(metadata.labels), aligned=aligned)
+        state.model = OnnxClassifier(Graph.read(folder), len(metadata.labels), aligned=aligned)
         return
     tensors = read_tensors(folder, NETWORK)
     table = tensors["table.weight"]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 
 from ensue.errors import ModelFolderError
@@ -27,15 +25,6 @@ class OnnxLinker:
     def __init__(self, graph: Graph, width: int) -> None:
         self.graph = graph
         self.width = width
-
-    @classmethod
-    def read(cls, folder: Path, width: int) -> OnnxLinker:
-        """Return the network of an exported folder.
-
-        Raises:
-            ModelFolderError: the graph is missing or damaged.
-        """
-        return cls(Graph.read(folder), width)
 
     def vectors(self, tokens: Tokens) -> Vectors:
         """Return unit vectors of texts, (texts, width); 0 for a text without a word."""

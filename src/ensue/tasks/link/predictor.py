@@ -28,6 +28,7 @@ from ensue.lines import plural
 from ensue.nn.validation import require_table
 from ensue.records import Post
 from ensue.store.folder import read_file
+from ensue.store.graph import Graph
 from ensue.store.pack import NETWORK, read_tensors
 from ensue.tasks.link import answers, scores, train
 from ensue.tasks.link.article_index import COUNTED, ArticleIndex
@@ -131,7 +132,7 @@ def restore(state: LinkState, fitted: FittedLinker, path: Path) -> None:
             raise ValueError("facts.encoder: is missing")
         state.model = Encoder(state.settings.encoder, state.device)
     if isinstance(state.settings, LinkSettings) and state.metadata.exported is not None:
-        state.model = OnnxLinker.read(path, fitted.vectors.shape[1])
+        state.model = OnnxLinker(Graph.read(path), fitted.vectors.shape[1])
     elif isinstance(state.settings, LinkSettings):
         _fill_network(state, path)
     state.article_index = index = ArticleIndex(_articles(path), fitted.terms, fitted.vectors, fitted.latent)

@@ -26,11 +26,9 @@ class NextModel(Protocol):
     @property
     def reach(self) -> int | None:
         """Receptive field: the number of earlier events that can change a step's scores; ``None`` for all."""
-        ...
 
     def grow(self, num_ids: int) -> NextModel:
         """Return this model resized for more ids; known ids keep their rows."""
-        ...
 
 
 @runtime_checkable
@@ -42,11 +40,9 @@ class Network(NextModel, Protocol):
 
         The columns of padding and unknown are ignored: they are set to -inf wherever scores are taken.
         """
-        ...
 
     def loss(self, batch: Batch) -> Tensor:
         """The mean over the batch's targets, in nats."""
-        ...
 
 
 @runtime_checkable
@@ -61,19 +57,15 @@ class Baseline(NextModel, Protocol):
 
         The columns of padding and unknown are ignored: they are set to -inf wherever scores are taken.
         """
-        ...
 
     def count(self, histories: Histories) -> None:
         """Add encoded histories."""
-        ...
 
     def grow(self, num_ids: int) -> Baseline:
         """Return these counts resized for more ids, which start at 0."""
-        ...
 
     def shares(self) -> npt.NDArray[np.float32]:
         """(ids,) each value's share of all events."""
-        ...
 
 
 @runtime_checkable
@@ -83,7 +75,6 @@ class Finishes(Protocol):
     @property
     def members(self) -> dict[str, float]:
         """The weight of each member of the ensemble, by name."""
-        ...
 
     def finish(self, learned: Histories, valid: Histories | None, earlier: NextModel | None) -> None:
         """Fit the rest.
@@ -93,7 +84,6 @@ class Finishes(Protocol):
             valid: what nothing has learned; ``None`` to take over what ``earlier`` chose.
             earlier: the same model, trained on a part of the data.
         """
-        ...
 
 
 @runtime_checkable
@@ -103,7 +93,6 @@ class WeighsTargets(Protocol):
     @property
     def weighs_targets(self) -> bool:
         """True if it does with its settings."""
-        ...
 
 
 @runtime_checkable
@@ -119,11 +108,9 @@ class HistoryMemory(Protocol):
 
     def count(self, histories: Histories) -> None:
         """Add encoded histories."""
-        ...
 
     def grow(self, num_ids: int) -> HistoryMemory:
         """Return these counts resized for more ids, which start at 0."""
-        ...
 
 
 @runtime_checkable
@@ -135,7 +122,6 @@ class Remembers(Protocol):
 
     def remember(self, histories: Histories) -> None:
         """Count encoded histories."""
-        ...
 
 
 @runtime_checkable
@@ -144,11 +130,9 @@ class Forgets(Protocol):
 
     def forget(self, histories: Histories) -> None:
         """Take back encoded histories that were counted."""
-        ...
 
     def forget_ids(self, ids: Ids) -> None:
         """Take some ids out of all that was counted."""
-        ...
 
 
 @runtime_checkable
@@ -157,7 +141,6 @@ class Observes(Protocol):
 
     def observe(self, ids: Tensor, times: Tensor) -> None:
         """Count events, (events,) ids and seconds, once they are learned."""
-        ...
 
 
 @runtime_checkable
@@ -166,7 +149,6 @@ class Credits(Protocol):
 
     def credit(self, batch: Batch) -> Tensor:
         """(batch, time, earlier) what each earlier event adds to the score that an event had before it came."""
-        ...
 
 
 @runtime_checkable
@@ -175,7 +157,6 @@ class Multiplies(Protocol):
 
     def product(self, batch: Batch) -> Product:
         """The two sides, and all else that the scores are made of."""
-        ...
 
 
 @runtime_checkable
@@ -184,7 +165,6 @@ class Places(Protocol):
 
     def place(self, first: int) -> None:
         """Move the new rows, those from id ``first`` on."""
-        ...
 
 
 @runtime_checkable
@@ -197,4 +177,3 @@ class TimesNext(Protocol):
         Returns:
             (targets, 2) its logarithm right after each target step, per hour, and by what that grows an hour.
         """
-        ...

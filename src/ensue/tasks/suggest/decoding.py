@@ -73,15 +73,12 @@ class Steps(Protocol):
             beam: number of continuations of a row, less where there are fewer.
             allowed: of a typed prefix, index (rows, 1) and (rows, open) into ``Typed.allowed``.
         """
-        ...
 
     def select(self, parents: Ints) -> None:
         """Continue with (rows, beam) numbers of the open beams of each row."""
-        ...
 
     def keep(self, rows: Ints) -> None:
         """Continue with some of the rows."""
-        ...
 
 
 class _Beams(NamedTuple):

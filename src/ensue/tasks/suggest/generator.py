@@ -16,7 +16,6 @@ class Generator(Protocol):
 
     def encode(self, queries: PaddedQueries) -> object:
         """Return the memory of sessions."""
-        ...
 
     def search(
         self, memory: object, queries: PaddedQueries, search: Search, banned: Mask | None, typed: Typed | None
@@ -30,20 +29,15 @@ class Generator(Protocol):
             banned: (ids,) True for tokens that must not be written; padding, unknown and begin never are.
             typed: what each suggestion must begin with.
         """
-        ...
 
     def score(self, memory: object, candidates: Ints) -> Floats:
         """Return (rows, choices) log-probabilities in nats of (rows, choices, width) candidates, the end included."""
-        ...
 
     def attributions(self, queries: PaddedQueries, candidates: Ints) -> Floats:
         """Return (rows, tokens, turns, width) weights of earlier tokens in each token of (rows, width) candidates."""
-        ...
 
     def order(self, queries: PaddedQueries, candidates: Ints, exponent: float) -> Floats:
         """Return (rows, choices) log-probabilities over lengths, the end included, to the power of the exponent."""
-        ...
 
     def probabilities(self, scores: Floats) -> Floats:
         """Return the softmax of (rows, choices) scores over the choices."""
-        ...

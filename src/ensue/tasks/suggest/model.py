@@ -15,7 +15,6 @@ class Memory(Protocol):
 
     def vectors(self) -> Tensor:
         """Return (rows, dim) one vector per session."""
-        ...
 
 
 class Decoder(Protocol):
@@ -23,26 +22,21 @@ class Decoder(Protocol):
 
     def loss(self, memory: Any, read: Tensor, targets: Tensor) -> Tensor:
         """Return the mean cross-entropy of all tokens of ``targets`` that are not padding, in nats."""
-        ...
 
     def likelihood(self, memory: Any, read: Tensor, targets: Tensor) -> Tensor:
         """(rows, length) log-probability of each token of ``targets`` after those of ``read``; 0 at padding."""
-        ...
 
     def start(self, memory: Any) -> Any:
         """Return the state before the first token.
 
         Its ``select`` picks, repeats or orders rows, its ``of_sources`` picks sources with all their rows.
         """
-        ...
 
     def step(self, memory: Any, state: Any, tokens: Tensor) -> tuple[Tensor, Any]:
         """Read (rows,) tokens: (rows, ids) log-probabilities of the next, and the state after it."""
-        ...
 
     def attention(self, memory: Any, read: Tensor) -> Tensor:
         """(rows, length, source) attention to the memory at each token, where ``places`` say what it is of."""
-        ...
 
 
 class QueryNetwork(nn.Module):

@@ -73,15 +73,12 @@ class Shared(Protocol):
     @property
     def looks(self) -> int:
         """Looks at audits that were taken by anybody."""
-        ...
 
     def look(self) -> int:
         """Take one; how many there were before."""
-        ...
 
     def labels(self) -> tuple[Index, Answers]:
         """All posts that are labelled now, and what was said of each."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -175,8 +175,7 @@ class Sampler(nn.Module):
     def __init__(self, num_ids: int, power: float = POWER) -> None:
         super().__init__()
         self.power = power
-        self.register_buffer("totals", torch.ones(num_ids))
-        self.totals: Tensor
+        self.totals: Tensor = nn.Buffer(torch.ones(num_ids))
         self._cached: tuple[Tensor, int, Tensor, Tensor] | None = None
         self._together: torch.Generator | None = None
 

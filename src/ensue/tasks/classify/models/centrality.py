@@ -118,7 +118,7 @@ class CentralityClassifier(nn.Module):
         self.table = nn.Embedding(shape.num_words, shape.dim, sparse=True)
         nn.init.normal_(self.table.weight, std=_SPREAD)
         nn.init.zeros_(self.table.weight[: PADDING + 2])  # padding, and words that were never seen
-        self.register_buffer("fixed", torch.zeros(shape.num_words, dtype=torch.bool))
+        self.fixed = nn.Buffer(torch.zeros(shape.num_words, dtype=torch.bool))
         self.drop = Dropout(settings.dropout)
         self.aligned: Alignment | None = None
         if settings.pooling == ALIGNMENT:

@@ -81,7 +81,7 @@ class Linker(nn.Module):
         self.table = nn.Embedding(num_words, width, sparse=True)
         nn.init.normal_(self.table.weight, std=_SPREAD)
         nn.init.zeros_(self.table.weight[: PADDING + 2])  # padding, and words that were never seen
-        self.register_buffer("fixed", torch.zeros(num_words, dtype=torch.bool))
+        self.fixed = nn.Buffer(torch.zeros(num_words, dtype=torch.bool))
         self.encoder = _encoder(settings, dim)
         self.bag_alone = settings.encoder == "bag"
         """True where only the bag of words is used, as while it is trained alone."""

@@ -86,7 +86,7 @@ class Ring(nn.Module):
         self.alphas = _alphas(heads, sparse)
         self.scales = Scales(dim, heads) if scaled else None
         summing = torch.eye(heads).repeat_interleave(dim // heads, 0)
-        self.register_buffer("summing", summing, persistent=False)  # (dim, heads): sums the features of each head
+        self.summing = nn.Buffer(summing, persistent=False)  # (dim, heads): sums the features of each head
         if residual:
             nn.init.zeros_(self.inward.weight[2 * dim :])
 

@@ -96,18 +96,13 @@ class Blend(nn.Module):
         core_settings = {field.name: getattr(settings, field.name) for field in fields(CORESettings)}
         self.network = CORE(CORESettings(**core_settings), num_ids)
         self.memory = BlendMemory.empty(settings, num_ids)
-        self.register_buffer("scale", torch.ones(1))
-        for name in ("weight", "step", "mix", "lean"):
-            self.register_buffer(name, torch.zeros(1))
-        self.register_buffer("repeat", torch.zeros(len(REPEATS)))
-        self.register_buffer("beside", torch.zeros(num_ids, settings.dim))
-        self.scale: Tensor
-        self.weight: Tensor
-        self.step: Tensor
-        self.mix: Tensor
-        self.repeat: Tensor
-        self.lean: Tensor
-        self.beside: Tensor
+        self.scale: Tensor = nn.Buffer(torch.ones(1))
+        self.weight: Tensor = nn.Buffer(torch.zeros(1))
+        self.step: Tensor = nn.Buffer(torch.zeros(1))
+        self.mix: Tensor = nn.Buffer(torch.zeros(1))
+        self.lean: Tensor = nn.Buffer(torch.zeros(1))
+        self.repeat: Tensor = nn.Buffer(torch.zeros(len(REPEATS)))
+        self.beside: Tensor = nn.Buffer(torch.zeros(num_ids, settings.dim))
         self.idle = False
         self._leaning: tuple[Tensor, list[int], Tensor] | None = None
         self._recalled: dict[int, tuple[Index, Scores, Scores]] | None = None

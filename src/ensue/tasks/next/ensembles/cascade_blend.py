@@ -95,8 +95,7 @@ class CascadeBlend(nn.Module):
         self.reach = self.network.reach
         self.memory = CascadeStore(num_ids)
         self.mixture = Mixture(torch.tensor(START))
-        self.register_buffer("mixed", torch.zeros(1))
-        self.mixed: Tensor
+        self.mixed: Tensor = nn.Buffer(torch.zeros(1))
 
     @property
     def members(self) -> dict[str, float]:

@@ -51,18 +51,12 @@ class Mixture(nn.Module):
         # The usual uniform initialisation of a linear layer, by the number of inputs.
         bound = 1 / math.sqrt(len(start))
         inner = (torch.rand(HIDDEN, len(start), generator=generator) * 2 - 1) * bound
-        self.register_buffer("weights", start.clone())
-        self.register_buffer("mean", torch.zeros(len(start)))
-        self.register_buffer("spread", torch.ones(len(start)))
-        self.register_buffer("inner", inner)
-        self.register_buffer("bias", torch.zeros(HIDDEN))
-        self.register_buffer("outer", torch.zeros(HIDDEN))
-        self.weights: Tensor
-        self.mean: Tensor
-        self.spread: Tensor
-        self.inner: Tensor
-        self.bias: Tensor
-        self.outer: Tensor
+        self.weights: Tensor = nn.Buffer(start.clone())
+        self.mean: Tensor = nn.Buffer(torch.zeros(len(start)))
+        self.spread: Tensor = nn.Buffer(torch.ones(len(start)))
+        self.inner: Tensor = nn.Buffer(inner)
+        self.bias: Tensor = nn.Buffer(torch.zeros(HIDDEN))
+        self.outer: Tensor = nn.Buffer(torch.zeros(HIDDEN))
 
     def validate(self, name: str) -> None:
         """See :class:`ensue.nn.loading.Validated`: features are divided by their spread."""

@@ -85,10 +85,8 @@ class CORE(ItemNetwork):
         self.by_distance = nn.Parameter(torch.zeros(settings.heads + 1, length))
         self.prior = nn.Parameter(torch.zeros(1 + len(HALVES)))
         self.dropout = Dropout(settings.dropout)
-        self.register_buffer("lately", torch.zeros(num_ids, len(HALVES)))
-        self.register_buffer("pace", torch.zeros(3, dtype=torch.float64))
-        self.lately: Tensor
-        self.pace: Tensor
+        self.lately: Tensor = nn.Buffer(torch.zeros(num_ids, len(HALVES)))
+        self.pace: Tensor = nn.Buffer(torch.zeros(3, dtype=torch.float64))
         """Events of the stream so far, the time of the first and of the latest (seconds)."""
         self._fused = DerivedCache(self._packed)
         self._short = DerivedCache(self._shortened)

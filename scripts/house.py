@@ -26,9 +26,9 @@ BOUNDS = {
     "hooks by hasattr": 0,
     "look-ups of facts": 0,
     "files that branch on a task": 1,
-    "late imports": 54,
+    "late imports": 48,
     "files above 600 lines": 0,
-    "lines of code": 44_895,
+    "lines of code": 44_756,
 }
 TASK = r"""["'](?:next|classify|suggest|link)["']"""
 BRANCH = re.compile(rf"{TASK}\s*[:\]]|==\s*{TASK}")

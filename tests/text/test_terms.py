@@ -29,7 +29,7 @@ def test_few_texts_have_the_terms_of_many(letters: str, monkeypatch: pytest.Monk
     draw = random.Random(0)
     texts = pl.Series(["".join(draw.choices(letters, k=draw.randrange(40))) for _ in range(300)] + ["", "the", None])
     few = [every(texts[low : low + 1]) for low in range(len(texts))]
-    monkeypatch.setattr(terms, "_FEW_TEXTS", 0)
+    monkeypatch.setattr(terms, "_SMALL_TEXTS", 0)
     for low, found in enumerate(few):
         for own, expected in zip(found, every(texts[low : low + 1]), strict=True):
             assert own.dtype == expected.dtype and own.tolist() == expected.tolist(), repr(texts[low])
@@ -40,7 +40,7 @@ def test_what_is_plain_is_read_by_patterns_made_once(monkeypatch: pytest.MonkeyP
     assert terms._plain(pl.Series([None], dtype=pl.String)) == [""]
     for letter in BESIDE:
         assert terms._plain(pl.Series([f"Ferry {letter}"])) is None, repr(letter)
-    monkeypatch.setattr(terms, "_FEW", 3)
+    monkeypatch.setattr(terms, "_SMALL_BYTES", 3)
     assert terms._plain(pl.Series(["Ferry"])) is None
 
 
@@ -56,7 +56,7 @@ def test_every_common_character_is_read_alike_by_python_and_polars(monkeypatch: 
 
     few = blocks()
     for module in (terms, tokens):
-        monkeypatch.setattr(module, "_FEW", -1)
+        monkeypatch.setattr(module, "_SMALL_BYTES", -1)
     assert few == blocks()
 
 

@@ -279,8 +279,8 @@ def test_a_few_texts_are_split_as_many_are(texts: list[str], lower: bool) -> Non
     column = pl.Series("text", texts, dtype=pl.String)
     with pytest.MonkeyPatch.context() as patch:
         few, counted = split_words(column, lower=lower), terms.word_terms(column)
-        patch.setattr(tokens, "_FEW", -1)
-        patch.setattr(terms, "_FEW", -1)
+        patch.setattr(tokens, "_SMALL_BYTES", -1)
+        patch.setattr(terms, "_SMALL_BYTES", -1)
         many, table = split_words(column, lower=lower), terms.word_terms(column)
     assert few.words.to_list() == many.words.to_list()
     assert (few.sentences.tolist(), few.texts.tolist()) == (many.sentences.tolist(), many.texts.tolist())
@@ -295,7 +295,7 @@ def test_tokenised_and_running_texts_side_by_side(odd: str, running: str) -> Non
     texts = ["a film , it 's .", running, odd, "Not a mark ,", running, running]
     for column in (pl.Series(texts), pl.Series(texts * 40), pl.Series([texts[0], odd] * 40)):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(tokens, "_FEW", 1000)  # the running ones alone are few
+            patch.setattr(tokens, "_SMALL_BYTES", 1000)  # the running ones alone are few
             found = split_words(column)
         each = [split_words(pl.Series([text])).text(0)[0] for text in column]
         assert [found.text(place)[0] for place in range(len(column))] == each

@@ -139,6 +139,7 @@ def test_the_command_line(logs: tuple[Path, Path], tmp_path: Path, monkeypatch: 
     assert values["policy"] == "top=1" and values["values"]["markov"]["num_clipped"] == 0
     for arguments, message in (
         ((*stated, "best"), "off-policy: 'best' is not known; choose softmax, or top=10 for one of the 10 best items"),
+        ((*stated, "softmax", "--max-per", "brand=1"), "--off-policy prints a table or --json; remove --max-per"),
         ((*stated, "softmax", "-o", tmp_path / "t.csv"), "--off-policy prints a table or --json; remove --output"),
         (("evaluate", tmp_path / "m", shown, "--off-policy", "softmax"), "needs the propensity of each event"),
     ):
@@ -149,7 +150,10 @@ def test_the_command_line(logs: tuple[Path, Path], tmp_path: Path, monkeypatch: 
 def test_bad_logs_are_refused(logs: tuple[Path, Path], tmp_path: Path) -> None:
     clicks, shown = logs
     model = ensue.NextEvent("markov").fit(clicks)
-    with pytest.raises(DataError, match=r"every event has reward 1: name a column of rewards, weight=…"):
+    with pytest.raises(
+        DataError,
+        match=r"every event has reward 1, so every policy would earn the same: name a column of rewards, weight=…",
+    ):
         model.evaluate_off_policy(shown, columns={"propensity": "shown_with"})
     with pytest.raises(SettingError, match=r"choose softmax"):
         model.evaluate_off_policy(shown, policy="top=0", columns=COLUMNS)

@@ -179,6 +179,31 @@ def test_a_sample_ratio_mismatch_is_a_warning(tmp_path: Path) -> None:
     assert not result.warnings
 
 
+def test_a_variant_without_any_list_is_a_warning(tmp_path: Path) -> None:
+    shown = [(f"s{at}", 1.0, "ab"[at % 2], ["i1"]) for at in range(100)]
+    clicks = Histories.of([History(("i1",), (2.0,), f"s{at}") for at in range(0, 100, 3)])
+    (result,) = evaluate_experiments([write(tmp_path / "shown.jsonl", shown, share=0.4)], clicks, [10])
+    assert "the shares of the variants that were shown sum to 80 %: a variant has no list" in result.warnings[0]
+
+
+def test_an_item_that_a_list_holds_twice_was_clicked_at_its_first_place(tmp_path: Path) -> None:
+    shown = [(id, time, name, [*items, items[0]]) for id, time, name, items in SHOWN]
+    path = write(tmp_path / "shown.jsonl", shown)
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())  # as editors of Windows save it
+    (result,) = evaluate_experiments([path], Histories.of(CLICKS), [1])
+    assert result.variants[0].metrics["mrr@1"] == 0.5
+
+
+def test_clicks_of_users_belong_to_their_lists_whatever_pauses_are_between_them(tmp_path: Path, ensue: Ensue) -> None:
+    lists = [(f"u{at}", 1.7e9 + day * 86_400, "ab"[at % 2], ["i1"]) for at in range(8) for day in range(3)]
+    shown = write(tmp_path / "shown.jsonl", lists)
+    clicks = tmp_path / "clicks.csv"
+    rows = [f"{id},i1,{time + 5}" for id, time, name, _ in lists if name == "a"]
+    clicks.write_text("\n".join(["user_id,item_id,timestamp", *rows, ""]))
+    (result,) = json.loads(ensue("score", shown, clicks, "--by", "variant", "--json").out)
+    assert [variant["metrics"]["ctr"] for variant in result["variants"]] == [1, 0]
+
+
 def test_interleaved_clicks_count_for_the_model_of_the_item(tmp_path: Path, capsys: Any) -> None:
     shown = [(f"s{at}", 1.0, "interleave", ["i1", "i2"]) for at in range(20)]
     # i1 is from b, and clicked in 15 sessions; i2 from a is clicked in 2, both are in 1, none in 2.

@@ -35,6 +35,19 @@ def test_check_names_the_types_and_the_option(ensue: Ensue, shop: Path) -> None:
     chosen = ensue("check", shop, "--events", "view,purchase")
     assert "event types" not in chosen.out and chosen.cells[:2] == [("sessions", "12", ""), ("events", "60", "")]
     assert "  note: only events of type view, purchase are read ('action')" in chosen.lines
+    assert "  note: event types that are not read: 'cart' 12" in chosen.lines
+
+
+def test_a_log_without_any_type_of_the_training_data_is_refused(ensue: Ensue, shop: Path, tmp_path: Path) -> None:
+    assert ensue("fit", "next", shop, "--events", "view", "-o", tmp_path / "m", "--model", "markov").code == 0
+    other = tmp_path / "other.csv"
+    other.write_text(shop.read_text().replace("view", "click").replace("cart", "View"))
+    ran = ensue("evaluate", tmp_path / "m", other)
+    assert ran.code == 2
+    assert ran.err.strip() == (
+        f"ensue: {other}: no row has an event type of the training data (view); there are 'click' 48, 'View' 12, "
+        "'purchase' 12; choose some with --events"
+    )
 
 
 @pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet", "folder", "prepared"])

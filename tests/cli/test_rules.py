@@ -335,3 +335,31 @@ def test_baselines_keep_the_table_for_rules(name: str, tmp_path: Path) -> None:
     assert "i38" in loaded.predict([["i3"]], k=40, filters=["price < 12"]).values[0]
     result = loaded.evaluate(sessions[:9], cutoffs=[5], max_per={"category": 2})
     assert result.rows[1].model == f"{name}, 2 per category"
+
+
+def test_lists_of_items_that_the_model_does_not_know_are_named(ensue: Ensue, folder: Path, tmp_path: Path) -> None:
+    asked = tmp_path / "asked.jsonl"
+    asked.write_text('{"values": ["i1"]}\n')
+    listed = tmp_path / "sold.csv"
+    listed.write_text("i2;sold out\ni3;sold out\n")
+    for command in (("predict", folder, asked), ("similar", folder, "i1")):
+        ran = ensue(*command, "--exclude", listed)
+        assert ran.code == 0
+        assert f"warning: {listed}: the model knows none of 2 items, such as 'i2;sold out'; write ids alone" in ran.err
+    listed.write_text("i2\nnot yet in the catalogue\n")
+    assert "warning" not in ensue("predict", folder, asked, "--exclude", listed).err
+    listed.write_text("\n".join(f"i{number}" for number in range(40)) + "\nlone\n")
+    assert (
+        "1 of 1 answer: the rules permit fewer than 3 items"
+        in ensue("predict", folder, asked, "-k", "3", "--exclude", listed).err
+    )
+    ran = ensue("predict", folder, asked, "--max-per", "category=1", "--max-per", "category=2")
+    assert ran.code == 2 and "a column appears twice; give it one limit" in ran.err
+
+
+def test_a_column_of_another_type_says_how_to_state_it(ensue: Ensue, folder: Path, tmp_path: Path) -> None:
+    asked = tmp_path / "asked.jsonl"
+    asked.write_text('{"values": ["i1"]}\n')
+    for condition, kind in (("`list price` within 7 d", "'list price=time'"), ("category < 3", "'category=number'")):
+        ran = ensue("predict", folder, asked, "--filter", condition)
+        assert ran.code == 2 and ran.err.rstrip().endswith(f"fit the model with --item-columns {kind}")

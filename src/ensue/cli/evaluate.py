@@ -212,7 +212,8 @@ def _score_variants(command: tasks.TaskCommands, paths: Sequence[Path], options:
         raise SettingError(
             f"{clicks_path}: give the lists that `ensue serve --shown FILE` wrote, then the log of clicks"
         )
-    clicks, _ = command.read(options.data(clicks_path), options)
+    # Clicks belong to the lists of their user however long the pauses between them are.
+    clicks, _ = command.read(options.data(clicks_path), replace(options, session_gap=0.0))
     experiments = evaluate_experiments(shown, clicks, _cutoffs(options))
     if options.json:
         display.print_json([experiment.to_dict() for experiment in experiments])
@@ -242,9 +243,11 @@ def _evaluate_off_policy(command: tasks.TaskCommands, folder: Path, path: Path, 
     Raises:
         SettingError: an option of another evaluation.
     """
-    for option, value in (("--output", options.output), ("--per-example", options.per_example)):
-        if value is not None:
-            raise SettingError(f"{option}: --off-policy prints a table or --json; remove {option}")
+    defaults = Scoring()
+    for option in ("protocol", "unknown", "cutoffs", "diversify", "max_per", "pairwise", "output", "per_example"):
+        if getattr(options, option) != getattr(defaults, option):
+            name = f"--{option.replace('_', '-')}"
+            raise SettingError(f"{name}: --off-policy prints a table or --json; remove {name}")
     from ensue.evaluation import off_policy  # torch
 
     log, _ = command.read(path, replace(options.like(folder), logged=True))

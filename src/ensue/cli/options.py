@@ -352,6 +352,8 @@ def limits_of(pairs: list[str]) -> dict[str, int]:
         SettingError: not of the form column=number.
     """
     limits = parse(pairs)
+    if len(limits) < len(pairs):
+        raise SettingError(f"--max-per {' --max-per '.join(pairs)}: a column appears twice; give it one limit")
     for name, number in limits.items():
         if not number.isdecimal():
             raise SettingError(f"--max-per {name}={number}: give a whole number, such as {name}=2")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, replace
 from itertools import chain, islice
@@ -31,7 +31,7 @@ from ensue.cli.options import (
 )
 from ensue.data.file_bytes import read_input
 from ensue.errors import DataError, SettingError
-from ensue.lines import plural
+from ensue.lines import plural, quoted
 from ensue.predictor import AnyPredictor, Forecasts, load
 from ensue.records import History, Post, Text
 from ensue.tasks.next.true_edges import Compared, compare, true_pairs
@@ -103,8 +103,8 @@ def predict(
     predictor = _load(folder)
     inputs = command.read_records(source, reading.like(folder), predictor)
     keywords: dict[str, Any] = {"prefix": prefix} if prefix else {}
-    keywords |= {"exclude": items_of(exclude)} if exclude else {}
-    keywords |= {"allow": items_of(allow)} if allow else {}
+    keywords |= {"exclude": items_of(exclude, predictor)} if exclude else {}
+    keywords |= {"allow": items_of(allow, predictor)} if allow else {}
     keywords |= {"filters": filter_} if filter_ else {}
     keywords |= {"now": seconds_of(now)} if now else {}
     keywords |= {"max_per": limits_of(max_per)} if max_per else {}
@@ -134,7 +134,7 @@ def predict(
                 if output is not None:
                     answers.append(answer)
             count(len(answers), inputs.total)
-    if num_short and (allow or filter_ or max_per):
+    if num_short and (exclude or allow or filter_ or max_per):
         display.log(f"{num_short:,} of {plural(num_answers, 'answer')}: the rules permit fewer than {k} items")
     if output is not None:
         frame = _table(inputs, answers, command.COLUMNS, flat=not writing.is_listed(output))
@@ -190,8 +190,8 @@ def explain(
         display.log(total.sentence())
 
 
-def items_of(path: Path) -> list[str]:
-    """Return the items of a file, one per line.
+def items_of(path: Path, predictor: AnyPredictor) -> list[str]:
+    """Return the items of a file, one per line; warn where a model knows none of them.
 
     Raises:
         DataError: it cannot be read, is not text, or is empty.
@@ -207,7 +207,12 @@ def items_of(path: Path) -> list[str]:
     items = [line for line in lines if line]
     if not items:
         raise DataError(f"{path}: holds no items; write one per line")
-    return whole_numbers(pl.Series(items)).to_list()
+    ids: list[str] = whole_numbers(pl.Series(items)).to_list()
+    vocabulary: Collection[str] = getattr(predictor, "vocabulary", ids)
+    if not any(item in vocabulary for item in ids):
+        known = plural(len(ids), "item")
+        display.log(f"warning: {path}: the model knows none of {known}, such as {quoted(ids[0], 40)}; write ids alone")
+    return ids
 
 
 def seconds_of(text: str) -> float:

@@ -62,8 +62,8 @@ def similar(
     answers = predictor.similar(
         names,
         k,
-        exclude=items_of(exclude) if exclude else (),
-        allow=items_of(allow) if allow else None,
+        exclude=items_of(exclude, predictor) if exclude else (),
+        allow=items_of(allow, predictor) if allow else None,
         filters=filter_ or (),
         now=seconds_of(now) if now else None,
     )

@@ -35,6 +35,7 @@ class Items:
         kinds: the type of each feature, one of ``KINDS``.
         title: name of the column that names an item for people, or nothing.
         id_column: name of the column of ids.
+        left_out: names of columns that are no feature: all their values differ, or all cells are empty.
     """
 
     ids: pl.Series
@@ -42,6 +43,7 @@ class Items:
     kinds: Mapping[str, str]
     title: str = ""
     id_column: str = ""
+    left_out: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         """Number of items."""

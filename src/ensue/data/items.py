@@ -7,6 +7,7 @@ values, from a header such as RecBole's ``title:token_seq``, or stated.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Unpack
 
@@ -15,9 +16,10 @@ import polars as pl
 from ensue.data.clock import parse_times
 from ensue.data.dates import Where
 from ensue.data.file_bytes import DROP, Opening
-from ensue.data.files import answering
+from ensue.data.files import Content, answering
 from ensue.data.histories import CATEGORY, IGNORE, KINDS, NUMBER, TEXT, TIME, Items
 from ensue.data.ids import MISSING, IdColumns
+from ensue.data.lists import list_members
 from ensue.data.markup import strip_markup
 from ensue.data.schema import FoundColumns, plain_name
 from ensue.data.table import ReadOptions, Table, read_table
@@ -32,6 +34,10 @@ _ID_NAMES = (
 )
 _TITLE_NAMES = ("title", "name", "headline", "movietitle", "producttitle", "productname", "itemname", "displayname")
 _RECBOLE = {"token": CATEGORY, "token_seq": TEXT, "float": NUMBER, "float_seq": IGNORE}
+_DECIMAL_COMMA = r"[+-]?(?:\d{1,3}(?:\.\d{3})+|\d+)(?:,\d+)?"
+_THOUSANDS_COMMA = r"[+-]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?"
+"""Numbers such as 1.234,50, and 1,234.50."""
+_ADVICE = "give texts, numbers or lists of them, or leave it out with --item-columns NAME=ignore"
 _CATEGORY_SHARE = 0.2
 _CATEGORY_WORDS = 2.0
 """A column of texts is one of categories where its distinct values are at most this share of all, or short."""
@@ -87,6 +93,9 @@ class _ItemColumns:
         if missing := [name for name in needed if name not in bases and name not in self.headers]:
             raise DataError(f"{self.path}: column {quoted(missing[0])} is missing; the columns are {listed(names)}")
         assert item is not None
+        title = _choose(bases, _TITLE_NAMES, self.roles.get(TITLE))
+        # Whatever a column holds that is left out, it is not read; a title is shown even if it is no feature.
+        bases = {name: base for name, base in bases.items() if self.kinds.get(base) != IGNORE or name in (item, title)}
         if len(names) < 2:
             raise DataError(f"{self.path}: has no column besides the item; add a title, a category or the like")
         self.id_column = bases[item]
@@ -115,7 +124,9 @@ def read_items(
     path = Path(path)
     chosen = _ItemColumns(path, columns or {}, like)
     with answering(path):
-        table = read_table(ReadOptions(**opening).open(path), chosen.find).filled(path, "item")
+        content = ReadOptions(**opening).open(path)
+        table, lists = _with_lists(content, chosen)
+        table = table.filled(path, "item")
     ids = IdColumns({ITEM: "item"}, "item", opening.get("missing", DROP))
     table = _one_row_per_item(ids.normalise(table))
     frame = table.frame
@@ -123,10 +134,22 @@ def read_items(
     title = _choose({name: name for name in names}, _TITLE_NAMES, chosen.roles.get(TITLE)) or ""
     kinds = dict[str, str]()
     features = list[pl.Series]()
+    warnings = [*ids.warnings]
     for name in names:
         # Empty cells, and words for nothing such as NULL and NaN, are null.
         cells = frame[f"feature {name}"].alias(name).cast(pl.String).str.strip_chars().replace(["", *MISSING], None)
-        kind = chosen.kinds.get(name) or chosen.headers[name] or (TEXT if name == title else _kind_of(cells))
+        joined = _joined_lists(cells)
+        is_list = name in lists or joined is not cells
+        plain = _decimal_points(joined)
+        found = TEXT if name == title else CATEGORY if is_list else _kind_of(plain)
+        kind = chosen.kinds.get(name) or chosen.headers[name] or found
+        cells = plain if kind == NUMBER else joined
+        if kind == NUMBER and plain is not joined:
+            row = int((plain != joined).fill_null(value=False).arg_max() or 0)
+            warnings.append(
+                f"column {quoted(name)} has commas in its numbers: {joined[row]} is read as {plain[row]}; if this is "
+                f"wrong, read it as texts with --item-columns {name}=category"
+            )
         if kind in (NUMBER, TIME):
             cells = _numbers(cells, kind, table.where)
         if kind == TEXT or name == title:
@@ -135,9 +158,60 @@ def read_items(
             kinds[name] = kind
             features.append(cells)
     if not {*kinds.values()} - {IGNORE}:
-        ignored = listed(names)
-        raise DataError(f"{path}: no column is a feature; give {ignored} a type, as in --item-columns {names[0]}=text")
-    return Items(frame[ITEM].cast(pl.String), pl.DataFrame(features), kinds, title, chosen.id_column), ids.warnings
+        ignored = [name for name in chosen.headers if name != chosen.id_column]
+        advice = f"give {listed(ignored)} a type, as in --item-columns {ignored[0]}=text"
+        raise DataError(f"{path}: no column is a feature; {advice}")
+    left_out = tuple(name for name in names if name not in kinds)
+    items = Items(frame[ITEM].cast(pl.String), pl.DataFrame(features), kinds, title, chosen.id_column, left_out)
+    return items, tuple(warnings)
+
+
+def _with_lists(content: Content, chosen: _ItemColumns) -> tuple[Table, list[str]]:
+    """Return a table, and the names of the columns that hold lists, whose members are joined by ``|``."""
+    if not content.parquet:
+        return read_table(content, chosen.find, (dict,), _ADVICE), []
+    roles, notes = chosen.find([*content.schema()])
+    kinds = {role: content.schema()[name] for role, name in roles.items() if role != ITEM}
+    lists = [
+        role for role, kind in kinds.items() if isinstance(kind, pl.List | pl.Array) and not kind.inner.is_nested()
+    ]
+    plain = {role: name for role, name in roles.items() if role not in lists}
+    table = read_table(content, lambda _: (plain, notes), advice=_ADVICE)
+    if not lists:
+        return table, []
+    cells = content.table([roles[role] for role in lists])
+    joined = [cells[roles[role]].cast(pl.List(pl.String)).list.join("|").alias(role) for role in lists]
+    names = [role.removeprefix("feature ") for role in lists]
+    return replace(table, frame=table.frame.with_columns(joined).select(*roles), columns=roles), names
+
+
+def _joined_lists(cells: pl.Series) -> pl.Series:
+    """Return cells with lists such as ``["a", "b"]`` as ``a|b``; the same object where most are no lists."""
+    is_list = cells.str.contains(r"^\[.*\]$").fill_null(value=False)
+    if 2 * is_list.sum() < max(cells.len() - cells.null_count(), 1):
+        return cells
+    members = {cell: list_members(cell) for cell in cells.filter(is_list).unique()}
+    if any(each is None for each in members.values()):
+        return cells
+    return cells.replace([*members], ["|".join(each or ()) or None for each in members.values()])
+
+
+def _decimal_points(cells: pl.Series) -> pl.Series:
+    """Return numbers such as ``1.234,50`` or ``1,234.50`` as ``1234.50``.
+
+    The same object where no cell has a comma, or a cell such as ``1,234`` may be either number and no other cell
+    decides it.
+    """
+    filled = cells.drop_nulls()
+    if not filled.str.contains(",", literal=True).any():
+        return cells
+    is_decimal, is_thousands = (
+        bool(filled.str.contains(f"^(?:{pattern})$").all()) for pattern in (_DECIMAL_COMMA, _THOUSANDS_COMMA)
+    )
+    if is_decimal == is_thousands:
+        return cells
+    separator = "." if is_decimal else ","
+    return cells.str.replace_all(separator, "", literal=True).str.replace(",", ".", literal=True)
 
 
 def _one_row_per_item(table: Table) -> Table:

@@ -232,6 +232,10 @@ def name_table(text: str) -> dict[str, tuple[str, ...]]:
     return {role: tuple(names.split()) for role, names in rows}
 
 
+MAX_EVENT_WEIGHT = 1e9
+"""Weight of an event at most, since sums over all events must stay finite in single precision."""
+
+
 def kind_weights(text: str) -> dict[str, float]:
     """Return the weight of each kind of event, 1 where none is stated: ``view,cart=3`` is view 1 and cart 3.
 
@@ -245,9 +249,15 @@ def kind_weights(text: str) -> dict[str, float]:
             weight = float(number)
         except ValueError:
             weight = math.nan
-        if not name.strip() or not (math.isfinite(weight) and weight >= 0):
-            raise SettingError(f"--events {part}: the weight is not a number of at least 0; write it as in cart=3")
+        if not name.strip() or not 0 <= weight <= MAX_EVENT_WEIGHT:
+            raise SettingError(
+                f"--events {part}: the weight is not a number from 0 to {MAX_EVENT_WEIGHT:,.0f}; write it as in cart=3"
+            )
+        if name.strip() in weights:
+            raise SettingError(f"--events {text}: {name.strip()} appears twice; give each kind one weight")
         weights[name.strip()] = weight
+    if text and not weights:
+        raise SettingError(f"--events {text}: names no kind; write it as in view=1,cart=3")
     if weights and not any(weights.values()):
         raise SettingError(f"--events {text}: every weight is 0, so no event is left; give one a positive weight")
     return weights

@@ -223,17 +223,28 @@ def skipped(empty: int) -> str:
     return f"{plural(empty, 'empty row')} skipped"
 
 
-def read_table(content: Content, find: Callable[[Sequence[str]], FoundColumns]) -> Table:
+def read_table(
+    content: Content,
+    find: Callable[[Sequence[str]], FoundColumns],
+    refused: tuple[type, ...] = (list, dict),
+    advice: str = "give texts or numbers",
+) -> Table:
     """A table as it comes, all its columns as texts, by the roles that ``find`` gives them.
+
+    Args:
+        content: the file.
+        find: what gives its columns roles.
+        refused: what no field of JSON may hold.
+        advice: what to do with a column of something else.
 
     Raises:
         DataError: what ``find`` says, or the first row that does not fit.
     """
     if content.parquet:
-        table = read_parquet(content, find)
+        table = read_parquet(content, find, advice)
         return replace(table, frame=table.frame.cast(pl.String))
     if content.json:
-        return read_json(content, find)
+        return read_json(content, find, refused, advice)
     find(content.names())  # errors about columns come before those about rows
     delimited = Delimited.of(content)
     return replace(read_delimited(delimited, *find(delimited.names)), originals=delimited.whole)
@@ -252,7 +263,9 @@ def read_delimited(
     return Table(layout, frame, delimited.where, columns, notes, partial(delimited.whole, delimited.names))
 
 
-def read_parquet(content: Content, find: Callable[[Sequence[str]], FoundColumns]) -> Table:
+def read_parquet(
+    content: Content, find: Callable[[Sequence[str]], FoundColumns], advice: str = "give texts or numbers"
+) -> Table:
     """A table of Parquet or a sheet, numbers and times as they are.
 
     Raises:
@@ -264,15 +277,16 @@ def read_parquet(content: Content, find: Callable[[Sequence[str]], FoundColumns]
         # Durations get a message of their own from the reader of times.
         refused = (pl.Binary, pl.Object) if role == "time" else (pl.Binary, pl.Object, pl.Duration)
         if schema[name].is_nested() or schema[name] in refused:
-            raise DataError(
-                f"{content.path}: column {quoted(name)} ({role}) holds {schema[name]}; give texts or numbers"
-            )
+            raise DataError(f"{content.path}: column {quoted(name)} ({role}) holds {schema[name]}; {advice}")
     frame = by_role(content.table(columns.values()), columns)
     return Table(content.layout, frame, content.place, columns, notes, content.table)
 
 
 def read_json(
-    content: Content, find: Callable[[Sequence[str]], FoundColumns], refused: tuple[type, ...] = (list, dict)
+    content: Content,
+    find: Callable[[Sequence[str]], FoundColumns],
+    refused: tuple[type, ...] = (list, dict),
+    advice: str = "give texts or numbers",
 ) -> Table:
     """JSON Lines, an object a row.
 
@@ -280,6 +294,7 @@ def read_json(
         content: the file.
         find: what gives its fields roles.
         refused: what no field of a role may hold.
+        advice: what to do with a field that holds it.
 
     Raises:
         DataError: a line that is no object, or a field that holds more than a text or a number.
@@ -288,7 +303,9 @@ def read_json(
     columns, notes = find(names_of(samples))
     for name in columns.values():
         if any(isinstance(sample.get(name), refused) for sample in samples):
-            raise DataError(f"{content.path}: field {quoted(name)} holds something other than a text or a number")
+            raise DataError(
+                f"{content.path}: field {quoted(name)} holds something other than a text or a number; {advice}"
+            )
     frame = _with_rounded(content, read_objects(content, dict.fromkeys(columns.values(), pl.String), read_object))
     lines = partial(json_lines, content)
     return Table("jsonl", by_role(frame, columns), content.place_of_line, columns, notes, lines)

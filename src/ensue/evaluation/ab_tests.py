@@ -37,6 +37,8 @@ from ensue.significance import beta_probability, beta_quantile, chi_square_p_val
 
 MISMATCH = 0.001
 """P-value of the chi-square test below which the sizes of the variants are called wrong."""
+MISSING_SHARE = 0.001
+"""Fraction of the sessions below which shares sum to 1 but for rounding."""
 _NORMAL = 1.959964
 """97.5 % quantile of the normal distribution."""
 _EXAMPLE = '{"time": "2026-03-12T10:00:00Z", "experiment": "home", "id": "s1", "variant": "a", "ranking": ["i1", "i2"]}'
@@ -135,7 +137,7 @@ def read_shown(paths: Sequence[Path]) -> dict[str, list[ShownList]]:
     experiments: dict[str, list[ShownList]] = {}
     for path in paths:
         try:
-            with path.open(encoding="utf-8") as file:
+            with path.open(encoding="utf-8-sig") as file:
                 for number, line in enumerate(file, 1):
                     if line.strip():
                         name, shown_list = _read_line(line, f"{path}, line {number}")
@@ -223,7 +225,8 @@ def outcomes(name: str, lists: Sequence[ShownList], clicks: Histories) -> list[O
         low = bisect_left(times, shown_list.time)
         high = bisect_left(times, next_time.get(shown_list.unit, math.inf))
         next_time[shown_list.unit] = shown_list.time
-        position = {item: at for at, item in enumerate(shown_list.ranking)}
+        # An item that a list holds twice was seen at its first place.
+        position = {item: at for at, item in reversed([*enumerate(shown_list.ranking)])}
         events = items[low:high]
         rank = position[events[0]] + 1 if events and events[0] in position else 0
         followed.append(Outcome(rank, tuple(position[item] for item in events if item in position)))
@@ -323,6 +326,12 @@ def _split(
         variants.append(Variant(variant, len(sums), int(sums[:, 0].sum()), means))
     if mismatch := _mismatch(variants, {shown_list.variant: shown_list.share for shown_list in lists}):
         warnings.append(mismatch)
+    shares = {shown.variant: shown.share for shown in lists if shown.share is not None}
+    if shares.keys() == {shown.variant for shown in lists} and sum(shares.values()) < 1 - MISSING_SHARE:
+        warnings.append(
+            f"the shares of the variants that were shown sum to {100 * sum(shares.values()):.3g} %: a variant has no "
+            "list in these files"
+        )
     reference = variants[0].name
     differences = [
         _difference(variant.name, reference, metric, ratios[variant.name][at], ratios[reference][at], len(variants) - 1)

@@ -163,8 +163,8 @@ def evaluate_policy(predictor: NextPredictor, log: Histories, policy: str = SOFT
         raise DataError("off-policy evaluation needs the propensity of each event: name it in columns, propensity=…")
     if not len(log.weights):
         raise DataError(
-            "every event has reward 1: name a column of rewards, weight=…, or give kinds in events their rewards, such "
-            "as impression=0,click=1"
+            "every event has reward 1, so every policy would earn the same: name a column of rewards, weight=…, or "
+            "give kinds in events their rewards, such as impression=0,click=1"
         )
     if len(log) < 2:
         raise DataError(f"off-policy evaluation needs two sessions at least, not {len(log)}")

@@ -104,13 +104,20 @@ def test_appended_logs_keep_weights_and_negatives(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("events", "columns", "message"),
     [
-        ("view=x", {}, "--events view=x: the weight is not a number of at least 0; write it as in cart=3"),
-        ("view=-1", {}, "--events view=-1: the weight is not a number of at least 0; write it as in cart=3"),
+        ("view=x", {}, "--events view=x: the weight is not a number from 0 to 1,000,000,000; write it as in cart=3"),
+        ("view=-1", {}, "--events view=-1: the weight is not a number from 0 to 1,000,000,000; write it as in cart=3"),
+        (
+            "view=1e10",
+            {},
+            "--events view=1e10: the weight is not a number from 0 to 1,000,000,000; write it as in cart=3",
+        ),
+        ("view=1,view=2", {}, "--events view=1,view=2: view appears twice; give each kind one weight"),
+        (" , ", {}, "--events  , : names no kind; write it as in view=1,cart=3"),
         ("view=0", {}, "--events view=0: every weight is 0, so no event is left; give one a positive weight"),
         (
             "view=1",
             {"weight": "item"},
-            "log.csv, line 2: column 'item' (weight) holds 'a'; give a number of at least 0",
+            "log.csv, line 2: column 'item' (weight) holds 'a'; give a number from 0 to 1,000,000,000",
         ),
     ],
 )
@@ -125,7 +132,7 @@ def test_bad_weights_are_refused(tmp_path: Path, events: str, columns: dict[str,
 def test_a_bad_cell_is_named(tmp_path: Path, cell: str) -> None:
     log = frame().with_columns(pl.col("dwell").cast(pl.String))
     log[4, "dwell"] = cell or None
-    with pytest.raises(DataError, match=r"line 6: column 'dwell' \(weight\) (is empty|holds '.*'); give a number of"):
+    with pytest.raises(DataError, match=r"line 6: column 'dwell' \(weight\) (is empty|holds '.*'); give a number from"):
         read(write(tmp_path / "log.csv", log), columns=COLUMNS, events=KINDS)
 
 

@@ -198,7 +198,8 @@ def _with_items(data: Histories, reading: Reading, model_items: Items | None = N
     columns_by_role = parse(reading.item_columns.split(",")) if reading.item_columns else {}
     items, warnings = read_items(reading.items, columns=columns_by_role, like=model_items)
     columns = ", ".join(f"{name} {kind}" for name, kind in items.kinds.items())
-    display.log(f"{reading.items}: {plural(len(items), 'item')}; columns: {columns}")
+    left_out = f"; left out: {', '.join(items.left_out)}" if items.left_out else ""
+    display.log(f"{reading.items}: {plural(len(items), 'item')}; columns: {columns}{left_out}")
     for warning in warnings:
         display.log(f"warning: {reading.items}: {warning}")
     return replace(data, items=items)

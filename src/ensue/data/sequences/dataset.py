@@ -202,7 +202,8 @@ def read_events(content: Content, options: ReadOptions) -> Table:
         table = read_cascades(content, layout.name, options.columns or trained)
     else:
         table = read_rows(content, options, layout.name)
-        require_event_types(content.path, table.event_types, options)
+        notes = require_event_types(content.path, table.event_types, options)
+        table = replace(table, notes=(*table.notes, *notes))
     # Tables that are replaced free their memory.
     table = table.filled(content.path, "event")
     return normalise_ids(table, id_columns(options))

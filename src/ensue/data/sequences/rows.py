@@ -128,8 +128,8 @@ def require_filled(table: Table) -> None:
             )
 
 
-def require_event_types(path: Path, types: Mapping[str, int], options: ReadOptions) -> None:
-    """Refuse stated event types that no row of a log has.
+def require_event_types(path: Path, types: Mapping[str, int], options: ReadOptions) -> tuple[str, ...]:
+    """Refuse stated event types that no row of a log has; return a note on those that are not read.
 
     Args:
         path: of the log.
@@ -139,10 +139,18 @@ def require_event_types(path: Path, types: Mapping[str, int], options: ReadOptio
     Raises:
         DataError: with the types that there are.
     """
+    present = ", ".join(f"{quoted(kind, 40)} {count:,}" for kind, count in islice(types.items(), 10))
     for name in options.event_types if options.events else ():
         if name not in types:
-            present = ", ".join(f"{quoted(kind, 40)} {count:,}" for kind, count in islice(types.items(), 10))
             raise DataError(f"{path}: --events {name}: no row has this event type; there are {present or 'none'}")
+    if types and not types.keys() & {*options.event_types}:
+        raise DataError(
+            f"{path}: no row has an event type of the training data ({', '.join(options.event_types)}); there are "
+            f"{present}; choose some with --events"
+        )
+    others = [f"{quoted(kind, 40)} {count:,}" for kind, count in types.items() if kind not in options.event_types]
+    more = f" and {len(others) - 5:,} more" if len(others) > 5 else ""
+    return (f"event types that are not read: {', '.join(others[:5])}{more}",) if others else ()
 
 
 def id_columns(options: ReadOptions) -> IdColumns:

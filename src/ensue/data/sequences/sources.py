@@ -130,7 +130,7 @@ def rows_together(path: Path, sources: Sequence[LogFile], options: ReadOptions) 
         notes |= dict.fromkeys((*content.notes, *table.notes))
         # Each file's ids become whole numbers or texts, which can stand in one column.
         tables += [ids.plain(table)] if len(table.frame) else []
-    require_event_types(path, types, options)
+    notes |= dict.fromkeys(require_event_types(path, types, options))
     if not tables:
         raise DataError(f"{path}: none of {plural(len(sources), 'file')} holds an event")
     # Numbers and dates cannot be told apart once they are texts in one column.

@@ -14,6 +14,7 @@ import polars as pl
 
 from ensue.data.dates import Where
 from ensue.data.histories import EventColumns, Histories, Index, Negatives, offsets_of
+from ensue.data.schema import MAX_EVENT_WEIGHT
 from ensue.data.sequences.columns import KIND, NUMBERS, PROPENSITY, WEIGHT
 from ensue.data.table import ReadOptions, Table
 from ensue.errors import DataError
@@ -21,7 +22,7 @@ from ensue.lines import plural, quoted
 
 MAX_NEGATIVES = 100
 """Negatives of an event at most, the latest: bounds the memory of a training batch."""
-_ALLOWED = {WEIGHT: "a number of at least 0", PROPENSITY: "a probability above 0 and at most 1"}
+_ALLOWED = {WEIGHT: f"a number from 0 to {MAX_EVENT_WEIGHT:,.0f}", PROPENSITY: "a probability above 0 and at most 1"}
 
 
 def read_numbers(table: Table) -> Table:
@@ -37,7 +38,7 @@ def read_numbers(table: Table) -> Table:
             # Text of white space is an empty cell, which is refused if the row is an event.
             texts = texts.set(texts == "", None)
             numbers = texts.cast(pl.Float64, strict=False)
-            is_allowed = numbers.is_finite() & (numbers >= 0)
+            is_allowed = (numbers >= 0) & (numbers <= MAX_EVENT_WEIGHT)
             if role == PROPENSITY:
                 is_allowed &= (numbers > 0) & (numbers <= 1)
             _refuse(role, table, (texts.is_not_null() & ~is_allowed.fill_null(value=False)), table.where)

@@ -6,14 +6,12 @@ column of label sets holds lists, and a column of single labels stays as it is, 
 
 from __future__ import annotations
 
-import json
-import re
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 
 import polars as pl
 
+from ensue.data.lists import list_members
 from ensue.data.schema import plain_name
 from ensue.errors import DataError
 from ensue.lines import quoted
@@ -26,9 +24,6 @@ _MAX_LABEL = 40
 """Characters of a label; what is longer is a sentence with a comma in it."""
 _BINARY = ("0", "1", "0.0", "1.0", "true", "false")
 _TRUE = ("1", "1.0", "true")
-_QUOTED = r"""'[^']*'|"[^"]*\""""
-_LIST = re.compile(rf"\[\s*(?:(?:{_QUOTED})(?:(?:\s*,\s*|\s+)(?:{_QUOTED}))*)?\s*,?\s*\]")
-"""A list of texts as Python, or NumPy without commas, writes it."""
 Change = Callable[[pl.Series], tuple[pl.Series, tuple[str, ...]]]
 
 
@@ -40,25 +35,11 @@ def from_lists(labels: pl.Series) -> pl.Series:
     values = labels.drop_nulls().unique()
     if not len(values) or not values.str.contains(r"^\s*\[.*\]\s*$").all():
         return labels
-    lists = {value: _listed(value.strip()) for value in values}
+    lists = {value: list_members(value.strip()) for value in values}
     if any(members is None for members in lists.values()):
         return labels
     joined = [UNIT.join(dict.fromkeys(members or ())) or None for members in lists.values()]
     return labels.replace_strict([*lists], joined, return_dtype=pl.String)
-
-
-def _listed(value: str) -> list[str] | None:
-    """Return the members of a list in JSON, or as Python writes it; ``None`` of another text."""
-    with suppress(ValueError, RecursionError):
-        members = json.loads(value)
-        return (
-            None
-            if any(isinstance(member, list | dict) for member in members)
-            else [str(member) for member in members if member is not None]
-        )
-    if _LIST.fullmatch(value) is None:
-        return None
-    return [quoted_member[1:-1] for quoted_member in re.findall(_QUOTED, value)]
 
 
 def delimiter_of(labels: pl.Series, where: str, name: str) -> str | None:

@@ -145,6 +145,10 @@ class ItemColumns:
         return _Parser(text, self, now).parse()
 
 
+def _typed(name: str, kind: str) -> str:
+    return f"fit the model with --item-columns {quoted(f'{one_line(name, 60)}={kind}')}"
+
+
 class _Parser:
     """A filter that is evaluated while it is read.
 
@@ -244,13 +248,16 @@ class _Parser:
             is_filled = ~np.isnan(numbers)
             return Truth(true & is_filled, ~true & is_filled)
         if sign not in ("==", "!="):
-            self.refuse(f"{name} holds texts; compare it by ==, != or in")
+            self.refuse(f"{name} holds texts; compare it by ==, != or in, or {_typed(name, NUMBER)}")
         truth = self.equal(name, [constant])
         return Truth(truth.false, truth.true) if sign == "!=" else truth
 
     def within(self, name: str) -> Truth:
         if self.columns.items.kinds[name] != TIME:
-            self.refuse(f"{name} is a column of type {self.columns.items.kinds[name]}; within needs one of type time")
+            column_type = self.columns.items.kinds[name]
+            self.refuse(
+                f"{name} is a column of type {column_type}; within needs one of type time: {_typed(name, TIME)}"
+            )
         kind, number = self.tokens[self.at] if self.at < len(self.tokens) else (0, "")
         self.at += 1
         unit = self.takes(*UNITS)

@@ -156,6 +156,11 @@ def test_an_export_answers_without_torch_and_changes_nothing(
     (tmp_path / "ask.csv").write_text("session,time,item\n" + "".join(lines))
     export_onnx(tmp_path / "model", tmp_path / "export")
     before = {path.name: path.read_bytes() for path in (tmp_path / "export").iterdir()}
+    fitted("core", tmp_path / "other")
+    with pytest.raises(SettingError, match="other: holds a trained model, which an export would replace; give another"):
+        export_onnx(tmp_path / "model", tmp_path / "other")
+    assert load(tmp_path / "other").metadata.exported is None
+    export_onnx(tmp_path / "model", tmp_path / "export")  # an older export is replaced
     results = run(
         tmp_path, "predict export ask.csv --json", "explain export ask.csv", "evaluate export ask.csv --json",
         "update export ask.csv", "forget export --user q", "export model --onnx again",

@@ -71,3 +71,12 @@ def test_a_resumed_search_may_begin_with_an_impossible_combination(tmp_path: Pat
         )  # fmt: skip
     assert [trial["state"] for trial in tuning.trials] == ["complete", "pruned"]
     assert tuning.metric == "mrr" and tuning.settings == {}
+
+
+def test_a_storage_that_is_no_database_is_refused_and_stays(tmp_path: Path) -> None:
+    file = tmp_path / "clicks.csv"
+    file.write_text("session,item\n")
+    for storage, message in ((file, "is no SQLite file"), (tmp_path / "none" / "search.db", "there is no folder")):
+        with pytest.raises(ensue.SettingError, match=message):
+            ensue.tune("next", SESSIONS, "vsknn", search={"idf": "0:2"}, trials=1, storage=storage)
+    assert file.read_text() == "session,item\n"

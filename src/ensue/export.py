@@ -19,7 +19,7 @@ from ensue.errors import MissingLibraryError, SettingError
 from ensue.lazy import lazy, require_torch
 from ensue.learning.state import AnyState, ExportFacts, Exports, is_network
 from ensue.predictor import load
-from ensue.store.folder import described, write_folder
+from ensue.store.folder import described, read_settings, write_folder
 from ensue.store.graph import ENSEMBLE, INSTALL, Graph
 from ensue.store.pack import NETWORK, OPTIMIZER, TensorFile
 from ensue.tasks import TASKS, named
@@ -70,11 +70,12 @@ def export_onnx(folder: str | Path, output: str | Path, *, precision: Precision 
 
     Args:
         folder: a model folder with a trained network.
-        output: where; an older model folder there is replaced.
+        output: where; an older export there is replaced.
         precision: ``int8`` stores the matrices of the network in 8 bits.
 
     Raises:
-        SettingError: the model has no network, is an export already, or its graph gives other scores.
+        SettingError: the model has no network, is an export already, or its graph gives other scores; or the output
+            holds a trained model.
         MissingLibraryError: torch, onnx or onnxruntime is not installed.
         ModelFolderError: the folder is damaged, or the output cannot be written.
     """
@@ -85,6 +86,8 @@ def export_onnx(folder: str | Path, output: str | Path, *, precision: Precision 
             raise MissingLibraryError(f"export: needs {library}, which is not installed; {INSTALL}")
     if source.resolve() == target.resolve():
         raise SettingError(f"{target}: is the folder that is exported; give another one")
+    if (target / "settings.json").exists() and not read_settings(target)["facts"].get("exported"):
+        raise SettingError(f"{target}: holds a trained model, which an export would replace; give another folder")
     predictor = load(source, device="cpu")
     exports = _exports(predictor, source)
     folded = precision == "int8"

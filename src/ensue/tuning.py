@@ -293,8 +293,14 @@ def _study(optuna: ModuleType, storage: str | Path | None, name: str, data: Data
     """Return the study, continued from its storage; its name holds a hash of the data and of what is searched.
 
     Raises:
-        SettingError: the storage holds another study.
+        SettingError: the storage is no SQLite file that can be written, or holds another study.
     """
+    if storage is not None:
+        path = Path(storage)
+        if not path.absolute().parent.is_dir():
+            raise SettingError(f"storage {path}: there is no folder {path.parent}; make it, or give another name")
+        if path.exists() and not (path.is_file() and path.read_bytes()[:16] in (b"", b"SQLite format 3\0")):
+            raise SettingError(f"storage {path}: exists and is no SQLite file; name another file")
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     digest = hashlib.sha256((repr(search) + to_frame(data).write_ndjson()).encode()).hexdigest()[:12]
     url = None if storage is None else f"sqlite:///{Path(storage).resolve()}"

@@ -206,6 +206,10 @@ class Endpoints:
         name = request.path_params["name"]
         records = cast(Sequence[History], body.records)
         variants = experiments.variants_of(experiment, records, variant)
+        if experiment is not None and experiment.interleaved and getattr(body, "max_per", None):
+            raise DataError(
+                'field "max_per": lists of two models together may exceed it; leave it out, or split the sessions'
+            )
         kind = Kind("predict", body.k, body.evidence)
 
         async def ask(model_name: str, rows: Sequence[int]) -> Sequence[str]:

@@ -36,6 +36,8 @@ MIN_CACHED_ITEMS = 256
 """Masks that are cached, and their bytes, at most; ids of a list that is cached, at least."""
 MAX_FILTERS = 20
 """Filters of a request, at most."""
+MAX_NOW = 1e11
+"""Seconds since 1970 at most, in the year 5138: milliseconds are more."""
 MINUTE = 60.0
 """Filters by age change from one minute to the next, not within it."""
 
@@ -79,11 +81,13 @@ class Rules(NamedTuple):
         """Return the rules of a request with at most one list of each kind.
 
         Raises:
-            DataError: a list is none of ids, or there are too many filters.
+            DataError: a list is none of ids, there are too many filters, or ``now`` is in another unit.
         """
         conditions = tuple(id_list(filters, "filters"))
         if len(conditions) > MAX_FILTERS:
             raise DataError(f"{len(conditions)} filters exceed the limit of {MAX_FILTERS}; join them by and")
+        if now is not None and not abs(now) < MAX_NOW:
+            raise DataError(f"now is {now:g}; give seconds since 1970, not milliseconds")
         excluded = (id_list(exclude, "exclude"),) if exclude else ()
         allowed = () if allow is None else (id_list(allow, "allow"),)
         return cls(excluded, allowed, conditions, now, tuple((max_per or {}).items()), diversify)

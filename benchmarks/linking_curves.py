@@ -24,8 +24,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from ensue.data.histories import Mask
 from ensue.data.posts.corpus import Corpus, read_corpus
-from ensue.tasks.link.link_metrics import Mask, Pool, by_row
+from ensue.tasks.link.link_metrics import Pool, by_row
 from ensue.tasks.link.models.network import Linker
 from ensue.tasks.link.predictor import LinkPredictor
 from ensue_studies.results import provenance

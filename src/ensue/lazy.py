@@ -17,7 +17,7 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from ensue.errors import MissingLibraryError
+from ensue.errors import MissingLibraryError, SettingError
 
 TORCH = "torch"
 
@@ -75,6 +75,21 @@ def require_torch(name: str) -> None:
     """
     if not has_torch():
         raise MissingLibraryError(f"{name}: needs PyTorch, which is not installed; {INSTALL}")
+
+
+def require_extra(module: str, noun: str, extra: str) -> None:
+    """Refuse what needs a library of an extra that is not installed.
+
+    Args:
+        module: of the library.
+        noun: what needs it, the subject of the message.
+        extra: its name.
+
+    Raises:
+        SettingError: the library is not installed.
+    """
+    if find_spec(module) is None:
+        raise SettingError(f"{noun} needs the extra: pip install 'ensue[{extra}]'")
 
 
 INSTALL = 'pip install "ensue[torch]"'

@@ -9,7 +9,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
 from difflib import get_close_matches
 from functools import cache
-from importlib.util import find_spec
 from inspect import get_annotations, getsource
 from itertools import pairwise
 from numbers import Integral
@@ -21,6 +20,7 @@ from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin
 from pydantic import TypeAdapter, ValidationError
 
 from ensue.errors import SettingError
+from ensue.lazy import require_extra
 from ensue.lines import one_line
 
 LARGEST = 2**31 - 1
@@ -194,8 +194,7 @@ def require_encoder(name: str) -> None:
         raise SettingError(f"encoder is {name!r}; give the name of an installed encoder, or a local folder")
     if not _INSTALLED.fullmatch(name) and not Path(name).is_dir():
         raise SettingError(f"encoder is {name!r}; there is no such folder")
-    if find_spec("sentence_transformers") is None:
-        raise SettingError(f"encoder {name!r} needs the extra: pip install 'ensue[encoder]'")
+    require_extra("sentence_transformers", f"encoder {name!r}", "encoder")
 
 
 def require_seed(seed: object) -> int:

@@ -78,6 +78,7 @@ class Items:
 Ids = npt.NDArray[np.int32]
 Times = npt.NDArray[np.float64]
 Index = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
 Number = TypeVar("Number", bound=np.generic)
 _NAMELESS = pl.Series(dtype=pl.String)
 _EVENT_COLUMNS = ("ids", "times", "kinds", "weights", "propensities")

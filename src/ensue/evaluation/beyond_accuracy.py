@@ -20,9 +20,8 @@ from itertools import combinations
 
 import numpy as np
 
-from ensue.data.histories import Ids, Index
+from ensue.data.histories import Ids, Index, Mask
 from ensue.metrics import Floats
-from ensue.tasks.next.item_columns import Mask
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.vocabulary import FIRST
 

@@ -20,10 +20,9 @@ from dataclasses import asdict, dataclass, replace
 import numpy as np
 import polars as pl
 
-from ensue.data.histories import Index
+from ensue.data.histories import Index, Mask
 from ensue.data.near_copies import headline_copies
 from ensue.data.posts.corpus import Corpus
-from ensue.data.posts.dataset import Articles
 from ensue.data.rankings import Rankings
 from ensue.errors import DataError
 from ensue.evaluation.examples import Examples, Json, Scored, rank_column
@@ -31,7 +30,7 @@ from ensue.evaluation.result import Row
 from ensue.lines import plural, quoted
 from ensue.metrics import Floats
 from ensue.tasks.link.catalogue import COUNTING
-from ensue.tasks.link.link_metrics import AtCut, Mask, Pool, at_cut, by_list, by_row
+from ensue.tasks.link.link_metrics import AtCut, Pool, at_cut, by_list, by_row
 from ensue.tasks.link.predictor import LinkPredictor
 from ensue.tasks.link.scores import scores_of
 from ensue.tasks.link.train import part_of, training_hashes
@@ -297,12 +296,7 @@ def _with_known_articles(data: Corpus, predictor: LinkPredictor) -> Corpus:
     if not is_wanted.any():
         return data
     added = model_articles.select(is_wanted.arg_true().to_numpy().astype(np.int64))
-    columns = [pl.concat(pair) for pair in zip(_columns(data.articles), _columns(added), strict=True)]
-    return replace(data, articles=Articles(*columns))
-
-
-def _columns(articles: Articles) -> tuple[pl.Series, pl.Series, pl.Series]:
-    return articles.bodies, articles.titles, articles.ids
+    return replace(data, articles=data.articles + added)
 
 
 def _together(predictor: LinkPredictor) -> str:

@@ -42,11 +42,10 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from ensue import metrics
-from ensue.data.histories import Histories, Index, offsets_of
+from ensue.data.histories import Histories, Index, Mask, offsets_of
 from ensue.data.rankings import Rankings, placed
 from ensue.errors import DataError, SettingError
 from ensue.evaluation.beyond_accuracy import is_popular, list_metrics
@@ -61,9 +60,6 @@ from ensue.tasks.next.ranking import BestItems
 from ensue.tasks.next.reranking import MIN_POOL, POOL
 from ensue.tasks.next.training_data import Exclusion, fingerprints
 from ensue.vocabulary import FIRST, UNKNOWN
-
-Mask = npt.NDArray[np.bool_]
-"""(events,) of a data set."""
 
 PROTOCOLS = ("full", "last", "paper", "macro", "sampled")
 PUBLISHED = {

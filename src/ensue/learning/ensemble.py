@@ -17,9 +17,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from ensue.data.histories import Mask
 from ensue.metrics import Floats
 
-Mask = npt.NDArray[np.bool_]
 MAX_STEPS = 50
 MAX_HALVINGS = 30
 TOLERANCE = 1e-9

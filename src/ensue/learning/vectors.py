@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from ensue.learning.state import AnyState
 
 VectorTable = npt.NDArray[np.float32]
-Mask = npt.NDArray[np.bool_]
 
 
 class HasId(Protocol):

@@ -59,14 +59,22 @@ def _mix(weights: Tensor, words: Tensor) -> Tensor:
     return (weights[:, None] @ words)[:, 0]
 
 
-class Max(nn.Module):
-    """The largest value of each feature. A word's weight is the fraction of features that are largest there."""
+class _NormedPooling(nn.Module):
+    """A pooling with a LayerNorm before and after it.
+
+    Args:
+        dim: width of the words.
+    """
 
     def __init__(self, dim: int) -> None:
         super().__init__()
         self.width = dim
         self.before = nn.LayerNorm(dim)
         self.after = nn.LayerNorm(dim)
+
+
+class Max(_NormedPooling):
+    """The largest value of each feature. A word's weight is the fraction of features that are largest there."""
 
     def forward(self, vectors: Tensor, mask: Tensor) -> Pooled:
         """Pool (batch, words, dim) vectors by a (batch, words) mask, words at least 1."""
@@ -79,14 +87,8 @@ class Max(nn.Module):
         return Pooled(_normalize(self.after, vector, mask), weights * mask)
 
 
-class Mean(nn.Module):
+class Mean(_NormedPooling):
     """The mean of the words."""
-
-    def __init__(self, dim: int) -> None:
-        super().__init__()
-        self.width = dim
-        self.before = nn.LayerNorm(dim)
-        self.after = nn.LayerNorm(dim)
 
     def forward(self, vectors: Tensor, mask: Tensor) -> Pooled:
         """Pool (batch, words, dim) vectors by a (batch, words) mask."""
@@ -94,7 +96,7 @@ class Mean(nn.Module):
         return Pooled(_normalize(self.after, _mix(weights, self.before(vectors)), mask), weights)
 
 
-class SelfAttention(nn.Module):
+class SelfAttention(_NormedPooling):
     """Weights softmax(w . tanh(W h_i + b)): a word is weighed without a look at the others.
 
     Args:
@@ -103,10 +105,7 @@ class SelfAttention(nn.Module):
     """
 
     def __init__(self, dim: int, *, score_dim: int = 50) -> None:
-        super().__init__()
-        self.width = dim
-        self.before = nn.LayerNorm(dim)
-        self.after = nn.LayerNorm(dim)
+        super().__init__(dim)
         self.hidden = nn.Linear(dim, score_dim)
         self.query = nn.Parameter(torch.empty(score_dim))
         nn.init.xavier_uniform_(self.hidden.weight)

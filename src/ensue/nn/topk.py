@@ -8,8 +8,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from ensue import topk as arrays
-from ensue.errors import SettingError
-from ensue.lazy import torch
+from ensue.lazy import require_extra, torch
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -46,12 +45,10 @@ def import_faiss() -> ModuleType:
     Raises:
         SettingError: the extra is missing.
     """
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # of how its types are made
-            import faiss
-    except ImportError as error:
-        raise SettingError("approximate search needs the extra: pip install 'ensue[ann]'") from error
+    require_extra("faiss", "approximate search", "ann")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of how its types are made
+        import faiss
     return faiss
 
 

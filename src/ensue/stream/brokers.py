@@ -24,6 +24,7 @@ from urllib.parse import urlunsplit
 from pydantic import Field
 
 from ensue.errors import DataError, SettingError
+from ensue.lazy import require_extra
 from ensue.learning.state import Count
 from ensue.lines import plural, without_credentials
 from ensue.stream.kafka import KafkaTopic
@@ -114,12 +115,11 @@ def connect(address: str) -> tuple[Any, ModuleType]:
     Raises:
         SettingError: the address is wrong, or the extra ``redis`` is not installed.
     """
-    try:
-        import redis
-        from redis.backoff import NoBackoff
-        from redis.retry import Retry
-    except ImportError as error:
-        raise SettingError("a Redis stream needs the extra: pip install 'ensue[redis]'") from error
+    require_extra("redis", "a Redis stream", "redis")
+    import redis
+    from redis.backoff import NoBackoff
+    from redis.retry import Retry
+
     retry = Retry(NoBackoff(), 0)  # no request is repeated silently: the caller reports that the server is away
     try:
         client = redis.Redis.from_url(address, protocol=2, retry=retry, socket_timeout=10, socket_connect_timeout=5)

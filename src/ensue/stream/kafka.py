@@ -19,6 +19,7 @@ from pydantic import Field
 
 from ensue.data.file_bytes import read_input
 from ensue.errors import DataError, SettingError
+from ensue.lazy import require_extra
 from ensue.learning.state import Count
 from ensue.lines import plural, without_credentials
 from ensue.stream.events import LONGEST
@@ -50,10 +51,9 @@ class KafkaTopic(StreamSource):
     """
 
     def __init__(self, address: str, log: Callable[[str], None]) -> None:
-        try:
-            import confluent_kafka
-        except ImportError as error:
-            raise SettingError("a Kafka topic needs the extra: pip install 'ensue[kafka]'") from error
+        require_extra("confluent_kafka", "a Kafka topic", "kafka")
+        import confluent_kafka
+
         masked = without_credentials(address)
         url, options = split_address(address, KAFKA_EXAMPLE)
         self.topic = url.path.strip("/")

@@ -17,7 +17,7 @@ from ensue.data.duplicates import doubled_rows
 from ensue.data.file_bytes import DROP, REPORT, Opening
 from ensue.data.files import Content, answering
 from ensue.data.groups import hold_groups
-from ensue.data.histories import Index, offsets_of, ranges
+from ensue.data.histories import Index, Mask, offsets_of, ranges
 from ensue.data.ids import IdColumns
 from ensue.data.markup import only_links, strip_markup
 from ensue.data.near_copies import components, near_copies
@@ -30,7 +30,6 @@ from ensue.errors import DataError, SettingError
 from ensue.lines import part_of, plural, quoted
 from ensue.records import Article, Post
 
-Mask = npt.NDArray[np.bool_]
 Pairs = npt.NDArray[np.int64]
 
 
@@ -191,6 +190,11 @@ class Articles:
     def records(self) -> Iterator[Article]:
         """All articles as records, one at a time."""
         return (self.record(index) for index in range(len(self)))
+
+    def __add__(self, other: Articles) -> Articles:
+        """Return these articles, then the others."""
+        columns = zip((self.bodies, self.titles, self.ids), (other.bodies, other.titles, other.ids), strict=True)
+        return Articles(*map(pl.concat, columns))
 
     def select(self, chosen: npt.NDArray[np.integer] | Mask | slice) -> Articles:
         """The chosen articles, in the order chosen."""

@@ -18,7 +18,7 @@ import polars as pl
 from ensue.arguments import require_path
 from ensue.data.file_bytes import Opening
 from ensue.data.files import Content, answering
-from ensue.data.histories import Histories, Ids, Index, distinct_numbers, hold_out, offsets_of, ranges
+from ensue.data.histories import Histories, Ids, Index, Mask, distinct_numbers, hold_out, offsets_of, ranges
 from ensue.data.queries.formats import read_log
 from ensue.data.queries.personal import looks_personal
 from ensue.data.queries.rows import QueryRows, count_words, first_arrival, order_rows
@@ -31,8 +31,6 @@ from ensue.errors import DataError, SettingError
 from ensue.lines import listed, plural, quoted
 from ensue.records import History
 from ensue.vocabulary import FIRST, Vocabulary
-
-Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)

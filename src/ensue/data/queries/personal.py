@@ -17,12 +17,11 @@ import re
 from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
+from ensue.data.histories import Mask
 from ensue.data.queries.rules import normalised
 
-Mask = npt.NDArray[np.bool_]
 LONG = 6
 """Digits in one run that are too many."""
 _CARD = range(13, 20)

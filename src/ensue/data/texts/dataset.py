@@ -17,7 +17,7 @@ from ensue.data.duplicates import doubled_rows
 from ensue.data.file_bytes import DROP, Opening
 from ensue.data.files import answering
 from ensue.data.groups import hold_groups
-from ensue.data.histories import Index
+from ensue.data.histories import Index, Mask
 from ensue.data.ids import IdColumns
 from ensue.data.markup import strip_markup
 from ensue.data.posts.documents import open_texts
@@ -30,7 +30,6 @@ from ensue.errors import DataError, SettingError
 from ensue.lines import part_of, plural, quoted
 from ensue.records import Text
 
-Mask = npt.NDArray[np.bool_]
 _MANY_LABELS = 20
 _EXAMPLES, _MAX_CHARACTERS = 3, 60
 

@@ -14,13 +14,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ensue.data.histories import Index
+from ensue.data.histories import Index, Mask
 from ensue.data.texts import Texts
 from ensue.metrics import Floats
 from ensue.significance import significantly_positive
 from ensue.tasks.classify.baselines.tfidf import Lesson, Tfidf
 from ensue.tasks.classify.calibration import temperature
-from ensue.tasks.classify.dataset import Mask, Sides, codes, known, text_hashes
+from ensue.tasks.classify.dataset import Sides, codes, known, text_hashes
 from ensue.tasks.classify.model import TextBaseline
 from ensue.tasks.classify.state import ClassifyState
 from ensue.text.linear import log_softmax

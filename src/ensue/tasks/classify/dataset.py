@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from ensue.data.histories import Ids, Index, offsets_of, ranges
+from ensue.data.histories import Ids, Index, Mask, offsets_of, ranges
 from ensue.data.texts import Texts
 from ensue.data.texts.labels import match_spellings
 from ensue.errors import DataError
@@ -19,7 +19,6 @@ from ensue.text.tokens import Tokens
 
 MAX_PASSAGE = 256
 """Maximum number of items that are pooled together: a longer text, sentence or document is cut into equal parts."""
-Mask = npt.NDArray[np.bool_]
 Sides = tuple[Tokens, ...]
 """The texts; of pairs, the first texts and the second texts."""
 

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from ensue.answers import Attribution, Choice, Deletion, Passage, TextAnswer, TextExplanation
-from ensue.data.histories import Index, offsets_of
+from ensue.data.histories import Index, Mask, offsets_of
 from ensue.data.markup import strip_markup
 from ensue.data.texts import Texts
 from ensue.errors import DataError
@@ -19,7 +19,7 @@ from ensue.learning.state import require_trained
 from ensue.metrics import Floats
 from ensue.records import Text
 from ensue.settings import require_k
-from ensue.tasks.classify.dataset import Mask, Passages, Sides, select_words, word_counts
+from ensue.tasks.classify.dataset import Passages, Sides, select_words, word_counts
 from ensue.tasks.classify.ensembles.blend import NETWORK
 from ensue.tasks.classify.state import ClassifyState
 

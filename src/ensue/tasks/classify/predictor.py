@@ -11,13 +11,13 @@ import numpy as np
 
 from ensue.answers import TextAnswer, TextExplanation
 from ensue.arguments import require_records
-from ensue.data.histories import Index
+from ensue.data.histories import Index, Mask
 from ensue.data.texts import Texts
 from ensue.errors import DataError
 from ensue.learning import life
 from ensue.learning.life import NO_TRAINING, resize_embeddings, train_update
 from ensue.learning.state import Folders, require_tokens, require_trained
-from ensue.learning.vectors import Mask, VectorTable
+from ensue.learning.vectors import VectorTable
 from ensue.nn.validation import require_ids, require_table
 from ensue.records import Text
 from ensue.store.graph import Graph

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from ensue.data.histories import Index
+from ensue.data.histories import Index, Mask
 from ensue.data.texts import Texts
 from ensue.errors import DataError, SettingError
 from ensue.lazy import lazy
@@ -26,7 +26,7 @@ from ensue.tasks.classify.baselines.mean_vectors import MeanVectors
 from ensue.tasks.classify.baselines.tfidf import Tfidf
 from ensue.tasks.classify.calibration import thresholds
 from ensue.tasks.classify.catalogue import BEST, MODELS, PAIRED, SHARED
-from ensue.tasks.classify.dataset import Mask, Passages, RememberedTexts, Sides, text_hashes, word_counts
+from ensue.tasks.classify.dataset import Passages, RememberedTexts, Sides, text_hashes, word_counts
 from ensue.tasks.classify.ensembles import blend
 from ensue.tasks.classify.model import Model, Shape, TextBaseline, TextNetwork
 from ensue.tasks.classify.onnx_network import OnnxClassifier

@@ -120,7 +120,7 @@ class ArticleIndex:
         # Vectors of new articles are added by the caller, who has the network.
         vectors = self.vectors if self.vectors.shape[1] else np.zeros((len(self) + len(new), 0), np.float32)
         terms = _appended({name: copy(lexical) for name, lexical in self.terms.items()}, added)
-        return ArticleIndex(_concatenated(self.articles, added), terms, vectors, self.latent), given_columns, new
+        return ArticleIndex(self.articles + added, terms, vectors, self.latent), given_columns, new
 
     def _weigh(self) -> None:
         """Make the weighted terms: those of heads and BM25 have the columns of the whole articles."""
@@ -147,9 +147,3 @@ def _appended(terms: dict[str, Lexical], articles: Articles) -> dict[str, Lexica
     for name, lexical in terms.items():
         lexical.add(head_texts if name.startswith(HEAD) else whole_texts)
     return terms
-
-
-def _concatenated(first: Articles, second: Articles) -> Articles:
-    """Articles of both, in this order."""
-    columns = ("bodies", "titles", "ids")
-    return Articles(*(pl.concat([getattr(first, name), getattr(second, name)]) for name in columns))

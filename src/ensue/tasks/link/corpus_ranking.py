@@ -14,13 +14,13 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from ensue.data.histories import Index
+from ensue.data.histories import Index, Mask
 from ensue.data.near_copies import near_copies
 from ensue.data.posts.dataset import Articles, Posts
 from ensue.metrics import Floats
 from ensue.tasks.link.cut import SuggestedCut, suggested_cut
 from ensue.tasks.link.folds import folds_of
-from ensue.tasks.link.link_metrics import AtCut, Calibration, Mask, at_counts, calibrate, cross_fitted
+from ensue.tasks.link.link_metrics import AtCut, Calibration, at_counts, calibrate, cross_fitted
 from ensue.tasks.link.quotes import Quotes
 from ensue.tasks.link.review.reranker import ReviewReranker
 from ensue.tasks.link.review.review import start_odds

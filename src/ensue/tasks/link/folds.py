@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ensue.data.histories import Index
+from ensue.data.histories import Index, Mask
 from ensue.data.near_copies import near_copies
 from ensue.data.posts.dataset import Posts, groups_of
-from ensue.tasks.link.link_metrics import Mask
 
 FOLDS = 5
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 
+from ensue.data.histories import Mask
 from ensue.data.posts.dataset import Posts
 from ensue.learning.life import Forgotten, note_remaining_words, remove_examples, remove_hashes, remove_words
 from ensue.store.pack import TABLES
 from ensue.tasks.link.encode import terms_of
-from ensue.tasks.link.link_metrics import Mask
 from ensue.tasks.link.state import LinkState, RememberedPosts
 from ensue.tasks.link.sync import index_of
 from ensue.tasks.link.train import training_hashes

@@ -14,14 +14,13 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from ensue.data.histories import Index
+from ensue.data.histories import Index, Mask
 from ensue.learning.ensemble import minimise
 from ensue.metrics import Floats
 
 AT = (50, 100, 200, 500, 1000, 2000, 3000)
 """The paper's r; the number of true pairs comes last."""
 RESAMPLES = 1000
-Mask = npt.NDArray[np.bool_]
 Scores = npt.NDArray[np.floating]
 _STEPS = 100
 _DAMPING = 1e-12

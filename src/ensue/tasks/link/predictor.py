@@ -15,7 +15,7 @@ from pydantic import Field
 from ensue.answers import LinkAnswer, LinkExplanation
 from ensue.arguments import require_records
 from ensue.data.files import read_stored
-from ensue.data.histories import Index
+from ensue.data.histories import Index, Mask
 from ensue.data.posts.corpus import Corpus
 from ensue.data.posts.dataset import Articles, Posts
 from ensue.errors import DataError
@@ -23,7 +23,7 @@ from ensue.lazy import lazy
 from ensue.learning import life
 from ensue.learning.life import NO_TRAINING, resize_embeddings, train_update
 from ensue.learning.state import Contents, Folders
-from ensue.learning.vectors import Mask, VectorTable
+from ensue.learning.vectors import VectorTable
 from ensue.lines import plural
 from ensue.nn.validation import require_table
 from ensue.records import Post

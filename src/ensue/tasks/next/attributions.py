@@ -16,11 +16,11 @@ import numpy as np
 import numpy.typing as npt
 
 from ensue.answers import Answer, Attribution, choices_of
-from ensue.data.histories import Histories, Index
+from ensue.data.histories import Histories, Index, Mask
 from ensue.errors import SettingError
 from ensue.records import History
 from ensue.tasks.next.baselines.repeats import RepeatShares
-from ensue.tasks.next.batch import Mask, Scores
+from ensue.tasks.next.batch import Scores
 from ensue.tasks.next.item_filter import ItemFilter
 from ensue.tasks.next.own_unknown import OwnUnknown, of_records, share_without, without_event
 from ensue.tasks.next.reranking import rerank

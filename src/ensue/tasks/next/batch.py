@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from ensue.data.histories import Index, Times
+from ensue.data.histories import Index, Mask, Times
 from ensue.lazy import torch
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-Mask: TypeAlias = npt.NDArray[np.bool_]
 Scores: TypeAlias = npt.NDArray[np.float32]
 """Scores before normalising, weights or probabilities."""
 

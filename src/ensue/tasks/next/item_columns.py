@@ -26,18 +26,15 @@ from difflib import get_close_matches
 from typing import NamedTuple, NoReturn
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from ensue.data.clock import TimeOptions, parse_times
-from ensue.data.histories import CATEGORY, NUMBER, TIME, Index, Items
+from ensue.data.histories import CATEGORY, NUMBER, TIME, Index, Items, Mask
 from ensue.errors import DataError
 from ensue.lines import listed, one_line, quoted
 from ensue.metrics import Floats
 from ensue.vocabulary import FIRST, Vocabulary
 
-Mask = npt.NDArray[np.bool_]
-"""(ids,) of a vocabulary."""
 MAX_NESTED = 20
 MAX_CHARACTERS = 10_000
 """Parentheses and negations inside each other, and characters of a filter, at most."""

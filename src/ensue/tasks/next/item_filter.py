@@ -15,10 +15,10 @@ from typing import NamedTuple
 import numpy as np
 
 from ensue.arguments import id_list
-from ensue.data.histories import Index, Items
+from ensue.data.histories import Index, Items, Mask
 from ensue.errors import DataError
 from ensue.tasks.next.batch import Scores
-from ensue.tasks.next.item_columns import ItemColumns, Mask
+from ensue.tasks.next.item_columns import ItemColumns
 from ensue.tasks.next.item_similarity import ItemSimilarity
 from ensue.tasks.next.reranking import Reranker
 from ensue.topk import topk

@@ -21,11 +21,11 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ensue.data.histories import Histories, Index, ranges
+from ensue.data.histories import Histories, Index, Mask, ranges
 from ensue.metrics import Floats
 from ensue.records import History
 from ensue.tasks.next.baselines.repeats import RepeatShares, spans
-from ensue.tasks.next.batch import Mask, Scores
+from ensue.tasks.next.batch import Scores
 from ensue.tasks.next.item_filter import ItemFilter
 from ensue.vocabulary import UNKNOWN, Vocabulary
 

@@ -12,13 +12,13 @@ import numpy.typing as npt
 
 from ensue.answers import Answer, Choice, Explanation, Forecast, Foreseen, SimilarSession
 from ensue.arguments import id_list, optional_bool, require_records
-from ensue.data.histories import Histories, Ids, Index, Items
+from ensue.data.histories import Histories, Ids, Index, Items, Mask
 from ensue.errors import SettingError
 from ensue.lazy import lazy, torch
 from ensue.learning import life
 from ensue.learning.life import Forgotten
 from ensue.learning.state import Contents, Folders, evaluating
-from ensue.learning.vectors import Mask, VectorTable
+from ensue.learning.vectors import VectorTable
 from ensue.lines import plural
 from ensue.metrics import Floats
 from ensue.nn.topk import has_faiss

@@ -14,11 +14,11 @@ import numpy as np
 import numpy.typing as npt
 
 from ensue.answers import Choice, SimilarSession
-from ensue.data.histories import Histories
+from ensue.data.histories import Histories, Mask
 from ensue.errors import DataError, SettingError
 from ensue.lazy import lazy, torch
 from ensue.learning.state import evaluating, is_network, require_trained
-from ensue.learning.vectors import Mask, VectorTable
+from ensue.learning.vectors import VectorTable
 from ensue.lines import quoted
 from ensue.records import History
 from ensue.settings import near

@@ -13,14 +13,14 @@ import polars as pl
 
 from ensue.answers import Answer, QueryExplanation
 from ensue.arguments import require_records
-from ensue.data.histories import Histories
+from ensue.data.histories import Histories, Mask
 from ensue.data.queries import Queries, require_pairs
 from ensue.data.queries.tokens import QueryTokenizer
 from ensue.errors import DataError, SettingError
 from ensue.learning import life
 from ensue.learning.life import NO_TRAINING, train_update
 from ensue.learning.state import Folders, require_trained
-from ensue.learning.vectors import Mask, VectorTable
+from ensue.learning.vectors import VectorTable
 from ensue.nn.validation import require_table
 from ensue.records import History
 from ensue.store.pack import NETWORK, read_tensors

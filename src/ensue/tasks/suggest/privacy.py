@@ -25,7 +25,7 @@ import numpy.typing as npt
 import polars as pl
 from pydantic import Field
 
-from ensue.data.histories import Histories, Index, scrambled
+from ensue.data.histories import Histories, Index, Mask, scrambled
 from ensue.data.queries import Queries
 from ensue.data.queries.personal import is_harmless, looks_personal
 from ensue.data.queries.rows import RUNS, count_words, runs_of
@@ -34,7 +34,6 @@ from ensue.data.queries.tokens import SPECIAL, QueryTokenizer
 from ensue.errors import SettingError
 from ensue.vocabulary import FIRST
 
-Mask = npt.NDArray[np.bool_]
 MAX_SESSIONS = 50
 """Sessions of one person that count, at most."""
 

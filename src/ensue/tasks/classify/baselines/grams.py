@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ensue.data.histories import Index, offsets_of, ranges
+from ensue.data.histories import Index, Mask, offsets_of, ranges
 from ensue.nn.validation import require_ids
-from ensue.tasks.classify.dataset import Mask, Sides
+from ensue.tasks.classify.dataset import Sides
 from ensue.text.tokens import Tokens
 from ensue.vocabulary import UNKNOWN
 

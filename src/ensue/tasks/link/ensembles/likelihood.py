@@ -20,10 +20,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from ensue.data.histories import Mask
 from ensue.learning import ensemble
 from ensue.learning.ensemble import Candidates
 from ensue.metrics import Floats
-from ensue.tasks.link.link_metrics import Mask
 
 CANDIDATES, SAMPLED = 128, 64
 """Candidate articles of a post: the best by any score, and a sample of the others."""

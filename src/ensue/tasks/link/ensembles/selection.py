@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ensue.data.histories import Index
+from ensue.data.histories import Index, Mask
 from ensue.learning.ensemble import Candidates
 from ensue.metrics import Floats
 from ensue.significance import exceeds_standard_error, significantly_positive
@@ -20,7 +20,7 @@ from ensue.tasks.link.ensembles.likelihood import candidates, fit_weights, losse
 from ensue.tasks.link.ensembles.neighbours import WEIGHTS, PostNeighbours
 from ensue.tasks.link.ensembles.weighted_sum import STRENGTHS, log_shares, transductive_prior
 from ensue.tasks.link.folds import FOLDS
-from ensue.tasks.link.link_metrics import Mask, Pool, by_row
+from ensue.tasks.link.link_metrics import Pool, by_row
 from ensue.text.lexical import Lexical, chosen_terms
 from ensue.text.terms import Terms
 

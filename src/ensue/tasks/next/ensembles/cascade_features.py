@@ -13,10 +13,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ensue.data.histories import Index
+from ensue.data.histories import Index, Mask
 from ensue.tasks.next.baselines.counting import Cooccurrence, Markov
 from ensue.tasks.next.baselines.interpolated import Interpolated
-from ensue.tasks.next.batch import Mask, PaddedBatch, Scores
+from ensue.tasks.next.batch import PaddedBatch, Scores
 from ensue.tasks.next.ensembles.co_participation import CoParticipation
 from ensue.tasks.next.ensembles.memory import CascadeStore
 from ensue.tasks.next.ensembles.neighbours import CascadeNeighbours

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ensue.data.histories import Index
+from ensue.data.histories import Index, Mask
 from ensue.metrics import Floats
-from ensue.tasks.next.batch import Mask, Scores
+from ensue.tasks.next.batch import Scores
 from ensue.text.sparse import SparseRows
 from ensue.topk import topk
 from ensue.vocabulary import FIRST

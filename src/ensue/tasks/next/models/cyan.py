@@ -149,8 +149,7 @@ class CYANRNN(ItemNetwork):
         coverage = settings.coverage
         inputs = settings.table_dim + CLOCK
         self.settings = settings
-        sparse = settings.drawn is not None
-        self.users = ItemTable(num_ids, settings.table_dim, sparse=sparse)
+        self.users = ItemTable(num_ids, settings.table_dim, sparse=settings.drawn is not None)
         cell = GRULayer if settings.cell == "gru" else RNNLayer
         self.encoder = cell(inputs + 1, dim, bias=False, batch_first=True)
         self.align_state = nn.Linear(dim, dim, bias=False)

@@ -66,8 +66,7 @@ class HiDAN(ItemNetwork):
         dim = settings.dim
         self.settings = settings
         self.reach = 2 * (settings.window - 1) if settings.window else None  # two windows, one per level
-        sparse = settings.drawn is not None
-        self.users = ItemTable(num_ids, settings.table_dim, sparse=sparse)
+        self.users = ItemTable(num_ids, settings.table_dim, sparse=settings.drawn is not None)
         self.dense = nn.Linear(settings.table_dim, dim)
         if settings.user_attention:
             self.context = nn.Linear(dim, dim)

@@ -76,8 +76,7 @@ class Recurrent(ItemNetwork):
         super().__init__()
         dim = settings.dim
         self.settings = settings
-        sparse = settings.drawn is not None
-        self.users = ItemTable(num_ids, settings.table_dim, sparse=sparse)
+        self.users = ItemTable(num_ids, settings.table_dim, sparse=settings.drawn is not None)
         cell = LSTMLayer if settings.cell == "lstm" else RNNLayer
         self.cell = cell(settings.table_dim + 1, dim, bias=False, batch_first=True)
         if settings.attention:

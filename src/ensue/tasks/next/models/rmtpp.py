@@ -78,8 +78,7 @@ class RMTPP(ItemNetwork):
         super().__init__()
         dim = settings.dim
         self.settings = settings
-        sparse = settings.drawn is not None
-        self.users = ItemTable(num_ids, settings.table_dim, sparse=sparse)
+        self.users = ItemTable(num_ids, settings.table_dim, sparse=settings.drawn is not None)
         self.cell = RNNLayer(settings.table_dim + settings.intervals + 2, dim, bias=False, batch_first=True)
         self.output = ItemLayer(dim, num_ids, settings.drawn)
         self.output_rate = nn.Linear(dim, 1)

@@ -18,17 +18,14 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
-from ensue.data.histories import Histories, Ids, Index, offsets_of, ranges
+from ensue.data.histories import Histories, Ids, Index, Mask, offsets_of, ranges
 from ensue.data.queries.rows import first_arrival
 from ensue.metrics import Floats
 from ensue.nn.validation import require_ids, require_offsets, require_totals
 from ensue.tasks.suggest.baselines.table import Crowd
 from ensue.vocabulary import FIRST, Vocabulary
-
-Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,13 +19,13 @@ from dataclasses import dataclass, field
 import numpy as np
 import polars as pl
 
-from ensue.data.histories import Histories, Ids, Index, distinct_texts, offsets_of, ranges
+from ensue.data.histories import Histories, Ids, Index, Mask, distinct_texts, offsets_of, ranges
 from ensue.data.queries.rows import WORDS, words_of
 from ensue.metrics import Floats
 from ensue.nn.validation import require_number, require_table
 from ensue.tasks.suggest.baselines.after import TURNS, After
 from ensue.tasks.suggest.baselines.co_occurrence import FADE, count_pairs, scaled
-from ensue.tasks.suggest.baselines.counting import Mask, MostFrequentNext, last_of_each
+from ensue.tasks.suggest.baselines.counting import MostFrequentNext, last_of_each
 from ensue.tasks.suggest.baselines.table import Crowd, QueryTable
 from ensue.tasks.suggest.baselines.topics import Vectors, moved, word_vectors
 from ensue.text.postings import Postings

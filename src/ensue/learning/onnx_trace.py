@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import cast
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
@@ -24,6 +25,7 @@ from ensue.errors import SettingError
 from ensue.lines import one_line
 from ensue.nn.validation import Array
 from ensue.store.graph import Graph
+from ensue.vocabulary import PADDING
 
 OPSET = 18
 """Version of the operators of ONNX: onnxruntime knows it from version 1.14 on."""
@@ -31,12 +33,31 @@ SIZES = ((3, 7), (1, 1), (5, 12), (2, 40))
 """Numbers of rows and lengths that a graph is compared at; it is traced at the first."""
 
 
+class Wrapped(nn.Module):
+    """A network that is called by a function, in evaluation mode.
+
+    Args:
+        network: the network, all of it: the exporter restores the mode of the outermost module.
+        call: takes the network and tensors, and returns tensors.
+    """
+
+    def __init__(self, network: nn.Module, call: Callable[..., Tensor | tuple[Tensor, ...]]) -> None:
+        super().__init__()
+        self.network = network
+        self.call = call
+        self.eval()
+
+    def forward(self, *inputs: Tensor) -> Tensor | tuple[Tensor, ...]:
+        """Return what the function returns."""
+        return self.call(self.network, *inputs)
+
+
 @dataclass(frozen=True)
 class Traceable:
     """A network as a function of tensors.
 
     Attributes:
-        module: in evaluation mode; takes and returns tensors.
+        module: the network and the function.
         inputs: names of the inputs, and of the axes of each that may have any size.
         outputs: names of the outputs.
         examples: makes inputs from a number of rows and a length.
@@ -44,7 +65,7 @@ class Traceable:
         num_compared: number of the outputs, the first ones, that answers are computed from.
     """
 
-    module: nn.Module
+    module: Wrapped
     inputs: Mapping[str, Mapping[int, str]]
     outputs: Sequence[str]
     examples: Callable[[int, int], tuple[Tensor, ...]]
@@ -54,6 +75,15 @@ class Traceable:
     def example(self, rows: int, length: int) -> tuple[Tensor, ...]:
         """Return inputs, no longer than the network reads."""
         return self.examples(rows, length if self.max_length is None else min(length, self.max_length))
+
+
+def pad_ends(ids: npt.NDArray[np.int64], random: np.random.Generator) -> npt.NDArray[np.int64]:
+    """Pad rows from a random length on, all but the first, in place."""
+    rows, length = ids.shape
+    lengths = random.integers(1, length + 1, rows)
+    lengths[0] = length
+    ids[np.arange(length) >= lengths[:, None]] = PADDING
+    return ids
 
 
 @contextmanager

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ensue.errors import SettingError
-from ensue.learning.onnx_trace import Traceable
+from ensue.learning.onnx_trace import Traceable, Wrapped, pad_ends
 from ensue.learning.state import Exports
 from ensue.nn.blocks import Block
 from ensue.store.graph import GRAPH
@@ -20,38 +20,31 @@ from ensue.tasks.classify.state import ClassifyState
 from ensue.vocabulary import FIRST, PADDING
 
 
-class LabelScores(nn.Module):
-    """Scores of the labels of texts, before temperature and softmax.
+def label_scores(
+    network: CentralityClassifier,
+    words: Tensor,
+    owners: Tensor,
+    shares: Tensor,
+    lengths: Tensor,
+    sentences: Tensor | None = None,
+) -> tuple[Tensor, ...]:
+    """Return (records, labels) scores, (passages, length) weights of words and, of documents, those of passages.
 
     Args:
         network: of task ``classify``.
-        hierarchical: whether texts are read as documents.
+        words: (passages, length) ids, padded with 0 at the end.
+        owners: (rows,) the text of each passage or, of documents, of each row of passages.
+        shares: (rows,) its part of the text.
+        lengths: (texts,) number of words; of pairs, first texts come before second ones.
+        sentences: (rows, length) numbers of the passages of documents, padded with -1.
     """
-
-    def __init__(self, network: CentralityClassifier, *, hierarchical: bool) -> None:
-        super().__init__()
-        self.network = network
-        self.hierarchical = hierarchical
-
-    def forward(
-        self, words: Tensor, owners: Tensor, shares: Tensor, lengths: Tensor, sentences: Tensor | None = None
-    ) -> tuple[Tensor, ...]:
-        """Return (records, labels) scores, (passages, length) weights of words and, of documents, those of passages.
-
-        Args:
-            words: (passages, length) ids, padded with 0 at the end.
-            owners: (rows,) the text of each passage or, of documents, of each row of passages.
-            shares: (rows,) its part of the text.
-            lengths: (texts,) number of words; of pairs, first texts come before second ones.
-            sentences: (rows, length) numbers of the passages of documents, padded with -1.
-        """
-        blocks = (_block(words, words != PADDING),)
-        upper = () if sentences is None else (_block(sentences.clamp(min=0), sentences >= 0),)
-        # A tensor of one axis has the number of texts as its size, whatever it is.
-        num_texts = lengths.shape[0]
-        output = self.network(TextBatch(blocks, upper, owners, shares, num_texts, lengths.new_zeros(0)))
-        pooled = (*output.words, *output.sentences)
-        return output.scores, *(level.weights for level in pooled)
+    blocks = (_block(words, words != PADDING),)
+    upper = () if sentences is None else (_block(sentences.clamp(min=0), sentences >= 0),)
+    # A tensor of one axis has the number of texts as its size, whatever it is.
+    num_texts = lengths.shape[0]
+    output = network(TextBatch(blocks, upper, owners, shares, num_texts, lengths.new_zeros(0)))
+    pooled = (*output.words, *output.sentences)
+    return output.scores, *(level.weights for level in pooled)
 
 
 def _block(items: Tensor, mask: Tensor) -> Block:
@@ -79,10 +72,7 @@ def exports(state: ClassifyState) -> Exports:
         num_texts = sides * rows
         num_rows = num_texts + (not aligned)
         num_passages = num_rows * (2 if hierarchical else 1)
-        ids = random.integers(FIRST, num_words, (num_passages, length))
-        lengths = random.integers(1, length + 1, num_passages)
-        lengths[0] = length
-        ids[np.arange(length) >= lengths[:, None]] = PADDING
+        ids = pad_ends(random.integers(FIRST, num_words, (num_passages, length)), random)
         owners = np.maximum(np.arange(num_rows) - (num_rows - num_texts), 0)
         shares = 1 / np.bincount(owners)[owners].astype(np.float32)
         tables = [ids, owners, shares, np.ones(num_texts, np.int64)]
@@ -99,6 +89,6 @@ def exports(state: ClassifyState) -> Exports:
     if hierarchical:
         inputs["sentences"] = {0: "rows", 1: "sentences"}
         outputs.append("sentence_weights")
-    module = LabelScores(network, hierarchical=hierarchical).eval()
     vocabulary = [*FIRST * [""], *state.tokenizer.vocabulary.values]
-    return Exports({GRAPH: Traceable(module, inputs, outputs, examples)}, vocabulary=vocabulary)
+    traceable = Traceable(Wrapped(network, label_scores), inputs, outputs, examples)
+    return Exports({GRAPH: traceable}, vocabulary=vocabulary)

@@ -25,7 +25,7 @@ class OnnxClassifier:
     """A network of task ``classify``.
 
     Args:
-        graph: with the inputs and outputs of :class:`ensue.tasks.classify.onnx_export.LabelScores`.
+        graph: with the inputs and outputs of :func:`ensue.tasks.classify.onnx_export.label_scores`.
         num_labels: columns of its scores.
         aligned: whether it reads texts whole, as decomposable attention does, or passage by passage.
     """

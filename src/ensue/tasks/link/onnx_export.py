@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
-from ensue.learning.onnx_trace import Traceable
+from ensue.learning.onnx_trace import Traceable, Wrapped, pad_ends
 from ensue.learning.state import Exports
 from ensue.store.graph import GRAPH
 from ensue.tasks.link.models.network import Linker
@@ -16,24 +16,14 @@ from ensue.tasks.link.state import LinkState
 from ensue.vocabulary import FIRST, PADDING
 
 
-class TextVectors(nn.Module):
-    """Unit vectors of texts.
-
-    Args:
-        network: of task ``link``.
-    """
-
-    def __init__(self, network: Linker) -> None:
-        super().__init__()
-        self.network = network
-
-    def forward(self, words: Tensor) -> Tensor:
-        """Return (texts, width) vectors of length 1 of (texts, length) ids, padded with 0 at the end."""
-        return functional.normalize(self.network.encode(words, words != PADDING), dim=1)
+def text_vectors(network: Linker, words: Tensor) -> Tensor:
+    """Return (texts, width) vectors of length 1 of (texts, length) ids, padded with 0 at the end."""
+    return functional.normalize(network.encode(words, words != PADDING), dim=1)
 
 
 def exports(state: LinkState) -> Exports:
     """Return the graph of the network."""
+    network = state.network
     num_words = len(state.tokenizer.vocabulary)
     # Pieces of unknown words have ids below 0.
     first = -PIECES if state.network_settings.bag else FIRST
@@ -43,11 +33,7 @@ def exports(state: LinkState) -> Exports:
         ids = random.integers(first, num_words, (rows, length))
         # Padding and unknown words are left to the ends of the rows.
         ids[(ids >= 0) & (ids < FIRST)] = FIRST
-        lengths = random.integers(1, length + 1, rows)
-        lengths[0] = length
-        ids[np.arange(length) >= lengths[:, None]] = PADDING
-        return (torch.from_numpy(ids),)
+        return (torch.from_numpy(pad_ends(ids, random)),)
 
-    module = TextVectors(state.network).eval()
-    graph = Traceable(module, {"words": {0: "texts", 1: "length"}}, ["vectors"], examples)
+    graph = Traceable(Wrapped(network, text_vectors), {"words": {0: "texts", 1: "length"}}, ["vectors"], examples)
     return Exports({GRAPH: graph}, vocabulary=[*FIRST * [""], *state.tokenizer.vocabulary.values])

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
 
 from ensue import SettingError
-from ensue.schedule import Schedule
 from ensue.tasks.next.models.narm import NARM
 from ensue.tasks.next.settings import NARMSettings
-from tests.oracles import promises
 from tests.oracles import sessions as oracles
 from tests.tasks.next.batches import NUM_IDS, pad, ragged
-
-LOSSES = pytest.mark.parametrize("loss", ["ce", "sampled"])
+from tests.tasks.next.models.contract import LOSSES, SessionModelContract
 
 
 def small(num_ids: int = NUM_IDS, **changes: Any) -> NARM:
@@ -23,43 +20,22 @@ def small(num_ids: int = NUM_IDS, **changes: Any) -> NARM:
     return NARM(NARMSettings(**settings), num_ids)
 
 
+class TestNARM(SessionModelContract):
+    tiny: ClassVar[dict[str, Any]] = {"dim": 3, "table_dim": 2}
+    learning: ClassVar[dict[str, Any]] = {"dim": 16, "table_dim": 16, "dropout_items": 0.1}
+    epochs = 15
+
+    def small(self, num_ids: int = NUM_IDS, **changes: Any) -> NARM:
+        return small(num_ids, **changes)
+
+
 @pytest.mark.parametrize("length", [1, 3, 19])
 def test_equals_the_literal_equations(length: int) -> None:
     oracles.equals_the_equations(oracles.ramped(small(max_length=length)), oracles.narm_scores)
 
 
-def test_padding_is_invisible() -> None:
-    promises.hides_padding(oracles.ramped(small(max_length=3)))
-
-
-def test_the_future_changes_nothing_earlier() -> None:
-    promises.knows_no_future(oracles.ramped(small(max_length=3)))
-
-
 def test_a_long_history_is_read_whole() -> None:
     oracles.reads_pieces_as_the_whole(oracles.ramped(small()), num_pieces=1)
-
-
-def test_the_weights_are_distributions_over_what_came_before() -> None:
-    oracles.weighs_what_came_before(oracles.ramped(small()))
-
-
-def test_loss_is_cross_entropy() -> None:
-    oracles.loss_is_cross_entropy(oracles.ramped(small()))
-
-
-@LOSSES
-def test_gradients(loss: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = oracles.ramped(small(6, dim=3, table_dim=2, max_length=3, loss=loss), size=0.5).train()
-    oracles.fix_draws(model, monkeypatch)
-    oracles.has_exact_gradients(model)
-
-
-@LOSSES
-def test_learns_a_planted_pattern(loss: str) -> None:
-    schedule = Schedule(epochs=15, batch_size=8, learning_rate=0.02, weight_decay=0.0)
-    made = {"dim": 16, "table_dim": 16, "dropout_items": 0.1, "loss": loss}
-    assert oracles.hits(lambda num_ids: small(num_ids, **made), schedule) >= 0.95
 
 
 PINNED: dict[str, list[float]] = {
@@ -73,16 +49,6 @@ def test_loss_curve(loss: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model = small(loss=loss, negatives=5)
     oracles.fix_draws(model, monkeypatch)
     assert oracles.loss_curve(model) == pytest.approx(PINNED[loss], abs=1e-4)
-
-
-def test_half_precision(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = small(loss="sampled")
-    oracles.fix_draws(model, monkeypatch)
-    oracles.survives_half_precision(model)
-
-
-def test_growing_changes_no_old_score() -> None:
-    oracles.grows(oracles.ramped(small()))
 
 
 def test_no_tensor_of_time_by_time_by_dim() -> None:

@@ -11,6 +11,9 @@ namespace ENSUE_ARCH {
 
 constexpr int DEEP = 8;   // rows of a matrix that are read at once
 constexpr int TALL = 6;   // rows of items that are held at once
+constexpr int64_t CACHED = 1 << 16;  // weights that stay in the cache
+
+INLINE int64_t larger_of(int64_t a, int64_t b) { return a > b ? a : b; }
 
 // out += x w for `rows` rows of items (in wide, `x_step` apart), w: in x out, its rows `w_step` apart.
 template <int rows>
@@ -49,16 +52,21 @@ INLINE void stream(const float* x, int64_t x_step, int64_t in, const float* w, i
 
 // y += x w; a row's numbers do not depend on how many rows there are.
 void add_product(const float* x, int64_t rows, int64_t in, const float* w, int64_t w_step, int64_t out, float* y) {
-    for (int64_t row = 0; row < rows; row += TALL) {
-        const float* some = x + row * in;
-        float* to = y + row * out;
-        switch (rows - row < TALL ? rows - row : TALL) {
-            case 1: stream<1>(some, in, in, w, w_step, out, to, out); break;
-            case 2: stream<2>(some, in, in, w, w_step, out, to, out); break;
-            case 3: stream<3>(some, in, in, w, w_step, out, to, out); break;
-            case 4: stream<4>(some, in, in, w, w_step, out, to, out); break;
-            case 5: stream<5>(some, in, in, w, w_step, out, to, out); break;
-            default: stream<6>(some, in, in, w, w_step, out, to, out);
+    // So many columns that their weights stay in the processor's cache while all rows pass.
+    const int64_t some_columns = rows <= TALL || in <= 0 ? out : larger_of(CACHED / in / 64 * 64, int64_t(64));
+    for (int64_t column = 0; column < out; column += some_columns) {
+        const int64_t wide = out - column < some_columns ? out - column : some_columns;
+        for (int64_t row = 0; row < rows; row += TALL) {
+            const float *some = x + row * in, *part = w + column;
+            float* to = y + row * out + column;
+            switch (rows - row < TALL ? rows - row : TALL) {
+                case 1: stream<1>(some, in, in, part, w_step, wide, to, out); break;
+                case 2: stream<2>(some, in, in, part, w_step, wide, to, out); break;
+                case 3: stream<3>(some, in, in, part, w_step, wide, to, out); break;
+                case 4: stream<4>(some, in, in, part, w_step, wide, to, out); break;
+                case 5: stream<5>(some, in, in, part, w_step, wide, to, out); break;
+                default: stream<6>(some, in, in, part, w_step, wide, to, out);
+            }
         }
     }
 }
@@ -124,29 +132,35 @@ INLINE void add_norm(float* x, const float* more, int64_t rows, int64_t dim, con
     norm(x, rows, dim, of);
 }
 
-// What every row reads of the tokens that its source has read: mixed (rows, dim), and room for one row's weights and
-// places. Few tokens of a tree lead to one of its nodes, so those that a row sees are looked up once for all heads.
-INLINE void attend(const StepCall& call, const StepLayer& layer, int64_t source, const float* every, float* mixed,
-                   float* weights) {
-    const int64_t dim = call.dim, width = dim / call.heads, tokens = call.before + call.rows;
-    int32_t* places = reinterpret_cast<int32_t*>(weights + tokens);
+// Rows of some sources that make a step together, side by side.
+struct StepRows {
+    const int64_t* sources;              // which
+    int64_t count, rows;                 // of sources, and of the rows of each
+    int64_t first;                       // the source whose keys and values are the first
+    int64_t before;                      // tokens that each source has read
+    const int32_t *places, *counts;      // (count x rows, tokens) which of them each row sees, its own the last; and how many
+    int64_t tokens;
+};
+
+// What every row of one source reads of the tokens that it sees: mixed (rows, dim), and room for one row's weights.
+INLINE void attend(const StepCall& call, const StepLayer& layer, const StepRows& step, int64_t at_source,
+                   const float* every, float* mixed, float* weights) {
+    const int64_t dim = call.dim, width = dim / call.heads;
+    const int64_t start = (step.sources[at_source] - step.first) * call.heads;
     for (int64_t head = 0; head < call.heads; head++) {
-        float* keys = layer.keys + (source * call.heads + head) * call.capacity * width;
-        float* values = layer.values + (source * call.heads + head) * call.capacity * width;
-        for (int64_t row = 0; row < call.rows; row++) {
+        const int64_t offset = ((start + head) * call.capacity + step.before) * width;
+        for (int64_t row = 0; row < step.rows; row++) {
             const float* own = every + row * 3 * dim + head * width;
-            std::memcpy(keys + (call.before + row) * width, own + dim, width * sizeof(float));
-            std::memcpy(values + (call.before + row) * width, own + 2 * dim, width * sizeof(float));
+            std::memcpy(layer.keys + offset + row * width, own + dim, width * sizeof(float));
+            std::memcpy(layer.values + offset + row * width, own + 2 * dim, width * sizeof(float));
         }
     }
-    for (int64_t row = 0; row < call.rows; row++) {
-        const float* seen = call.seen + (source * call.rows + row) * tokens;
-        int64_t count = 0;
-        for (int64_t at = 0; at < tokens; at++)
-            if (!(seen[at] < 0)) places[count++] = static_cast<int32_t>(at);
+    for (int64_t row = 0; row < step.rows; row++) {
+        const int32_t* places = step.places + (at_source * step.rows + row) * step.tokens;
+        const int64_t count = step.counts[at_source * step.rows + row];
         for (int64_t head = 0; head < call.heads; head++) {
-            const float* keys = layer.keys + (source * call.heads + head) * call.capacity * width;
-            const float* values = layer.values + (source * call.heads + head) * call.capacity * width;
+            const float* keys = layer.keys + (start + head) * call.capacity * width;
+            const float* values = layer.values + (start + head) * call.capacity * width;
             const float* query = every + row * 3 * dim + head * width;
             for (int64_t at = 0; at < count; at++) weights[at] = dot(query, keys + places[at] * width, width);
             softmax(weights, count);
@@ -158,30 +172,54 @@ INLINE void attend(const StepCall& call, const StepLayer& layer, int64_t source,
     }
 }
 
-// All layers; `items` (sources, rows, dim) are overwritten. Room: rows x (5 dim + wide + heads x length) + 2 x tokens.
-void decoder_step(const StepCall& call, float* room) {
-    const int64_t rows = call.rows, dim = call.dim, slots = call.heads * call.length;
+// All layers; `items` (count x rows, dim) are overwritten, `shares` are the weights of the last layer's memory unless null.
+// Room: count x rows x (5 dim + wide + heads x length) + tokens. The weights of a layer pass all rows at once.
+void step_layers(const StepCall& call, const StepRows& step, float* items, float* shares, float* room) {
+    const int64_t each = step.rows, rows = step.count * each, dim = call.dim, slots = call.heads * call.length;
     float *every = room, *mixed = every + rows * 3 * dim, *added = mixed + rows * dim;
     float *wide = added + rows * dim, *slot = wide + rows * call.wide, *weights = slot + rows * slots;
     for (int64_t number = 0; number < call.layers; number++) {
         const StepLayer& layer = call.layer[number];
-        for (int64_t source = 0; source < call.sources; source++) {
-            float* items = call.items + source * rows * dim;
-            product(items, rows, dim, layer.inward, 3 * dim, 3 * dim, layer.inward_bias, every);
-            attend(call, layer, source, every, mixed, weights);
-            product(mixed, rows, dim, layer.outward, dim, dim, layer.outward_bias, added);
-            add_norm(items, added, rows, dim, layer.written);
-            product(items, rows, dim, layer.scores + source * dim * slots, slots, slots, layer.base + source * slots, slot);
-            for (int64_t one = 0; one < rows * call.heads; one++) softmax(slot + one * call.length, call.length);
-            product(slot, rows, slots, layer.outputs + source * slots * dim, dim, dim, layer.output_bias, added);
-            add_norm(items, added, rows, dim, layer.read);
-            if (call.weights && number == call.layers - 1)
-                std::memcpy(call.weights + source * rows * slots, slot, rows * slots * sizeof(float));
-            product(items, rows, dim, layer.wide, call.wide, call.wide, layer.wide_bias, wide);
-            for (int64_t at = 0; at < rows * call.wide; at++) wide[at] = wide[at] > 0 ? wide[at] : 0;
-            product(wide, rows, call.wide, layer.narrow, dim, dim, layer.narrow_bias, added);
-            add_norm(items, added, rows, dim, layer.fed);
+        product(items, rows, dim, layer.inward, 3 * dim, 3 * dim, layer.inward_bias, every);
+        for (int64_t at = 0; at < step.count; at++)
+            attend(call, layer, step, at, every + at * each * 3 * dim, mixed + at * each * dim, weights);
+        product(mixed, rows, dim, layer.outward, dim, dim, layer.outward_bias, added);
+        add_norm(items, added, rows, dim, layer.written);
+        for (int64_t at = 0; at < step.count; at++)
+            product(items + at * each * dim, each, dim, layer.scores + step.sources[at] * dim * slots, slots, slots,
+                    layer.base + step.sources[at] * slots, slot + at * each * slots);
+        for (int64_t one = 0; one < rows * call.heads; one++) softmax(slot + one * call.length, call.length);
+        for (int64_t at = 0; at < step.count; at++)
+            product(slot + at * each * slots, each, slots, layer.outputs + step.sources[at] * slots * dim, dim, dim,
+                    layer.output_bias, added + at * each * dim);
+        add_norm(items, added, rows, dim, layer.read);
+        if (shares && number == call.layers - 1) std::memcpy(shares, slot, rows * slots * sizeof(float));
+        product(items, rows, dim, layer.wide, call.wide, call.wide, layer.wide_bias, wide);
+        for (int64_t at = 0; at < rows * call.wide; at++) wide[at] = wide[at] > 0 ? wide[at] : 0;
+        product(wide, rows, call.wide, layer.narrow, dim, dim, layer.narrow_bias, added);
+        add_norm(items, added, rows, dim, layer.fed);
+    }
+}
+
+// `group` sources at a time. Room: that of `step_layers` for them, and group x rows x (tokens + 1) + 2 x group more.
+void decoder_step(const StepCall& call, int64_t group, float* room) {
+    const int64_t rows = call.rows, tokens = call.before + rows, slots = call.heads * call.length;
+    int64_t* sources = reinterpret_cast<int64_t*>(room);
+    int32_t *places = reinterpret_cast<int32_t*>(sources + group), *counts = places + group * rows * tokens;
+    for (int64_t first = 0; first < call.sources; first += group) {
+        const int64_t count = call.sources - first < group ? call.sources - first : group;
+        for (int64_t at = 0; at < count; at++) sources[at] = first + at;
+        for (int64_t row = 0; row < count * rows; row++) {
+            const float* seen = call.seen + (first * rows + row) * tokens;
+            int32_t held = 0;
+            // Few tokens of a tree lead to one of its nodes: they are looked up once for all heads and layers.
+            for (int64_t at = 0; at < tokens; at++)
+                if (!(seen[at] < 0)) places[row * tokens + held++] = static_cast<int32_t>(at);
+            counts[row] = held;
         }
+        float* shares = call.weights ? call.weights + first * rows * slots : nullptr;
+        const StepRows step = {sources, count, rows, 0, call.before, places, counts, tokens};
+        step_layers(call, step, call.items + first * rows * call.dim, shares, reinterpret_cast<float*>(counts + group * rows));
     }
 }
 

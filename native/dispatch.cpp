@@ -23,7 +23,9 @@
     float log_total(const float* numbers, int64_t count);                                                 \
     void product(const float* x, int64_t rows, int64_t in, const float* w, int64_t w_step, int64_t out,        \
                  const float* bias, float* y);                                                            \
-    void decoder_step(const StepCall& call, float* room);                                                 \
+    void decoder_step(const StepCall& call, int64_t group, float* room);                                  \
+    void search(const SearchCall& call, int64_t first, int64_t last, char* room);                         \
+    int64_t search_room(const SearchCall& call);                                                          \
     void lstm(const LstmCall& call, int64_t side, int64_t first, int64_t last, float* room);              \
     bool pair_scores(const PairCall& call, int64_t text, int64_t wide, float* room);                      \
     void word_graph(const GraphCall& call, int64_t text, float* room);                                    \
@@ -63,6 +65,8 @@ struct Functions {
     decltype(&plain::highest) highest;
     decltype(&plain::product) product;
     decltype(&plain::decoder_step) decoder_step;
+    decltype(&plain::search) search;
+    decltype(&plain::search_room) search_room;
     decltype(&plain::lstm) lstm;
     decltype(&plain::pair_scores) pair_scores;
     decltype(&plain::word_graph) word_graph;
@@ -83,7 +87,7 @@ struct Functions {
 
 #define FUNCTIONS(arch)                                                                              \
     {arch::entmax,       arch::log_mixture, arch::log_total,   arch::highest, arch::product,   \
-     arch::decoder_step, arch::lstm,        arch::pair_scores, arch::word_graph, arch::encode,  \
+     arch::decoder_step, arch::search, arch::search_room, arch::lstm,        arch::pair_scores, arch::word_graph, arch::encode,  \
      arch::session,      arch::latest_click, arch::shorten,     arch::short_scores, arch::exact_scores, arch::window,      arch::exponentials, arch::dropped,   \
      arch::dropped_elu,  arch::dropped_elu_errors, arch::adam_rows, arch::band_forward, arch::band_backward}
 constexpr Functions PLAIN = FUNCTIONS(plain);
@@ -267,11 +271,29 @@ EXPORT int64_t ensue_decoder_step(const StepCall* call) {
     const bool whole = divides(call->heads, call->dim) && call->wide > 0 && call->length > 0;
     if (!sized || !whole || tokens > call->capacity || tokens > INT32_MAX) return OUT_OF_RANGE;
     const int64_t slots = call->heads * call->length;
-    const int64_t size = call->rows * (5 * call->dim + call->wide + slots) + 2 * tokens;
+    const int64_t group = std::max<int64_t>(1, std::min(call->sources, STEP_ROWS / std::max<int64_t>(call->rows, 1)));
+    const int64_t size = group * call->rows * (5 * call->dim + call->wide + slots + tokens + 1) + tokens + 2 * group;
     const std::unique_ptr<float[]> room(new (std::nothrow) float[size]);
     if (!room) return NO_MEMORY;
-    chosen->decoder_step(*call, room.get());
+    chosen->decoder_step(*call, group, room.get());
     return 0;
+}
+
+EXPORT int64_t ensue_search(const SearchCall* call, int threads) {
+    const bool sized = bounded({call->sources, call->beam, call->longest, call->ids}) && bounded({call->beam, call->turns}) &&
+                       bounded({call->sources, call->turns, call->width}) && bounded({call->sources, call->keep, call->longest}) &&
+                       bounded({call->sources, call->dim, call->heads, call->length}) && bounded({call->sources, call->bytes, call->ids}) &&
+                       bounded({STEP_ROWS, call->layers, call->longest, call->beam, call->dim}) && bounded({call->dim, call->wide}) &&
+                       bounded({STEP_ROWS, call->beam, call->wide}) && bounded({STEP_ROWS, call->beam, call->heads, call->length}) &&
+                       call->longest * call->beam < INT32_MAX;
+    const bool whole = divides(call->heads, call->dim) && call->wide > 0 && call->length > 0 && call->beam > 0 && call->keep > 0 &&
+                       call->longest > 0 && call->ids > END_TOKEN && call->beam * call->ids <= UINT32_MAX && call->layers > 0;
+    if (!sized || !whole || !all_inside(call->memory, call->sources * call->length, call->ids)) return OUT_OF_RANGE;
+    if (call->allowed && !(all_inside(call->ends, call->sources, call->bytes) && all_inside(call->sizes, call->ids, MAX_ELEMENTS)))
+        return OUT_OF_RANGE;
+    return with_room<char>(call->sources, threads, chosen->search_room(*call), [&](int64_t first, int64_t last, char* room) {
+        chosen->search(*call, first, last, room);
+    });
 }
 
 // (rows, out) log-softmax of x w + bias, w: in x out.

@@ -140,6 +140,21 @@ def decoder_entry() -> Entry:
     return Entry(sizes, {"layers": 1}, arrays)
 
 
+def search_entry() -> Entry:
+    sizes = {
+        "sources": 2, "beam": 2, "keep": 2, "longest": 2, "turns": 1, "width": 2, "ids": 5, "dim": 4, "heads": 2,
+        "wide": 3, "length": 3, "bytes": 2, "layers": 1,
+    }  # fmt: skip
+    arrays = weights(4, 3) | {
+        "scores": floats(2, 4, 6), "base": floats(2, 6), "outputs": floats(2, 6, 4), "table": floats(5, 4),
+        "codes": floats(3, 4), "weight": floats(4, 5), "bias": floats(5), "wall": floats(5), "gate": floats(5),
+        "memory": ints([[1, 2, 0], [4, 4, 3]]), "typed": ints([[[4, 4]], [[3, 0]]]), "lengths": ints([[2], [1]]),
+        "divisors": floats(4) ** 2 + 1, "allowed": np.ones((2, 2, 5), np.uint8), "sizes": ints([0, 0, 0, 0, 1]),
+        "ends": ints([1, 0]), "tokens": ints([[[0, 0]] * 2] * 2), "sums": np.zeros((2, 2)),
+    }  # fmt: skip
+    return Entry(sizes, {"repeats": 0, "exhaustive": 0, "scale": 2.0}, arrays, ["memory", "ends"])
+
+
 def encode_entry() -> Entry:
     sizes = {"items": 3, "rows": 2, "dim": 4, "heads": 2, "wide": 3, "length": 2}
     arrays = weights(4, 3) | {"places": ints([0, 1, 2]), "mask": np.ones((2, 2, 2), np.uint8), "states": floats(3, 4)}
@@ -287,7 +302,7 @@ ENTRIES: dict[str, Callable[[], Entry]] = {
     "log_shares": shares_entry, "log_mixture": mixture_entry, "log_totals": totals_entry,
     "topk": topk_entry, "softmax_errors": errors_entry, "dropped": dropped_entry,
     "dropped_elu_errors": elu_errors_entry, "band": band_entry, "adam_rows": adam_entry,
-    "postings": postings_entry, "encode": encode_entry,
+    "postings": postings_entry, "encode": encode_entry, "search": search_entry,
     "sessions": sessions_entry, "latest_clicks": latest_entry, "short_scores": short_entry, "window": window_entry,
     "word_graphs": graph_entry, "lstm": lstm_entry,
     "pair_scores": pairs_entry,

@@ -9,11 +9,12 @@ from torch import Tensor
 
 from ensue.nn.incremental import MAX_ROWS, IncrementalDecoder, Past
 from ensue.nn.transformer import DecoderLayer
+from ensue.tasks.suggest import torch_generator
 from ensue.tasks.suggest.batch import FIRST, pad, padded
-from ensue.tasks.suggest.decoding import Found
 from ensue.tasks.suggest.model import score
 from ensue.tasks.suggest.models.mtn import MTN
 from ensue.tasks.suggest.models.words import log_probabilities
+from ensue.tasks.suggest.prefix import PrefixRule
 from ensue.tasks.suggest.settings import MTNSettings, Search
 from ensue.tasks.suggest.torch_generator import TorchGenerator
 from tests.kernels.paths import HERE, needs_kernels, using
@@ -82,27 +83,56 @@ def test_scores_of_all_tokens(level: str) -> None:
             torch.testing.assert_close(found, (other @ table[:-1] + table[-1]).log_softmax(1), rtol=1e-5, atol=1e-5)
 
 
-def search(level: str, network: MTN, session: list[list[int]], options: Search) -> Found:
-    queries = padded([session])
-    generator = TorchGenerator(network, torch.device("cpu"))
-    with using(level):
-        return generator.search(generator.encode(queries), queries, options)
-
-
-@pytest.mark.parametrize("copy", [False, True])
-def test_searches_find_the_same_lists(copy: bool) -> None:
+def small_network(copy: bool, embedding: int) -> MTN:
     torch.manual_seed(1)
-    network = MTN(MTNSettings(dim=32, embedding=24, wide=40, heads=4, depth="1+1+2", copy=copy), 60).eval()
+    network = MTN(MTNSettings(dim=32, embedding=embedding, wide=40, heads=4, depth="1+1+2", copy=copy), 60).eval()
     for parameter in network.parameters():
         parameter.data *= 1.5  # so that words differ by more than rounding
+    return network
+
+
+@pytest.mark.parametrize("level", HERE)
+@pytest.mark.parametrize("copy", [False, True])
+@pytest.mark.parametrize("embedding", [24, 32])  # the first for one step at a time
+def test_searches_find_the_same_lists(level: str, copy: bool, embedding: int) -> None:
+    generator = TorchGenerator(small_network(copy, embedding), torch.device("cpu"))
     draw = torch.Generator().manual_seed(2)
-    for number in range(12):
-        session = torch.randint(FIRST, 60, (1 + number % 3, 1 + number % 5), generator=draw).tolist()
-        for options in (Search(), Search(beam=1, keep=1), Search(beam=8, keep=8, longest=4)):
-            expected, found = (search(level, network, session, options) for level in ("off", HERE[-1]))
+    banned = np.arange(60) % 7 == 6
+    spelled = [b"" if id < FIRST else bytes([97 + id % 3, 97 + id % 5])[: 1 + id % 2] for id in range(60)]
+    choices = [
+        (Search(), None, ""), (Search(beam=1, keep=1), None, ""), (Search(beam=8, keep=8, longest=4), banned, ""),
+        (Search(exhaustive=True, repeats=True, exponent=1.5), banned, "aba"), (Search(beam=70, longest=2), None, "b"),
+    ]  # fmt: skip
+    for number in (1, 2, 3, 40):  # of sessions; more than pass the weights together
+        sessions = [
+            torch.randint(FIRST, 60, (1 + row % 3, 1 + row % 5), generator=draw).tolist() for row in range(number)
+        ]
+        queries = padded(sessions)
+        for options, forbidden, prefix in choices:
+            typed = PrefixRule(spelled).read([prefix, *[""] * (number - 1)]) if prefix else None
+            results = []
+            for path in ("off", level):
+                with using(path):
+                    results.append(generator.search(generator.encode(queries), queries, options, forbidden, typed))
+            expected, found = results
             np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-4, atol=1e-4)
-            clear = (expected.scores[0, :-1] - expected.scores[0, 1:] > 1e-4).all()
-            assert not clear or np.array_equal(found.tokens, expected.tokens)
+            np.testing.assert_allclose(found.sums, expected.sums, rtol=1e-4, atol=1e-4)
+            # Ranks with a clear distance to those before and behind; what is behind the last is not known.
+            with np.errstate(invalid="ignore"):
+                gaps = -np.diff(expected.scores, prepend=np.inf, append=expected.scores[:, -1:])
+            clear = (gaps[:, :-1] > 1e-3) & (gaps[:, 1:] > 1e-3)
+            assert np.array_equal(found.tokens[clear], expected.tokens[clear])
+            assert clear.any() or options.keep == 1
+
+
+def test_a_search_is_one_call_where_the_kernel_takes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    queries = padded([[[5, 6], [7]]])
+    steps: list[object] = []
+    monkeypatch.setattr(torch_generator, "beam_search", lambda *parts: steps.append(parts))
+    for embedding in (32, 24):
+        generator = TorchGenerator(small_network(copy=True, embedding=embedding), torch.device("cpu"))
+        generator.search(generator.encode(queries), queries, Search())
+        assert bool(steps) == (embedding == 24)
 
 
 @torch.no_grad()

@@ -13,7 +13,7 @@
 extern "C" {
 
 // Goes up with every change of this file's declarations: Python leaves a library with another number alone.
-constexpr int64_t INTERFACE = 16;
+constexpr int64_t INTERFACE = 17;
 EXPORT int ensue_interface();
 
 // Chooses the code: at most `limit`, and never more than the processor has. Returns what is used from now on.
@@ -93,6 +93,33 @@ struct StepCall {
     float* weights ARRAY(sources, rows, heads, length);      // of the last layer; null where not asked for
 };
 EXPORT int64_t ensue_decoder_step(const StepCall* call);
+
+constexpr int64_t STEP_ROWS = 96;  // rows that pass the weights of a step together, unless one source has more
+constexpr int64_t BEGIN_TOKEN = 2, END_TOKEN = 3;
+
+// Beam search over decoder layers, whose keys and values need not be set: ensue/tasks/suggest/decoding.py.
+struct SearchCall {
+    int64_t sources, beam, keep, longest, turns, width, ids, dim, heads, wide, length, layers, bytes, repeats, exhaustive;
+    float scale;                                       // of the token vectors
+    const StepLayer* layer;
+    const float* table ARRAY(ids, dim);
+    const float* codes ARRAY(longest + 1, dim);        // of the positions
+    const float* weight ARRAY(dim, ids);
+    const float* bias ARRAY(ids);
+    const float* wall ARRAY(ids);                      // 0, or -inf for tokens that are never written
+    const float* gate ARRAY(dim + 1);                  // its bias the last; null where nothing is copied
+    const int64_t* memory ARRAY(sources, length);      // tokens, 0 at padding
+    const int64_t* typed ARRAY(sources, turns, width);
+    const int64_t* lengths ARRAY(sources, turns);
+    const float* divisors ARRAY(longest + 2);          // of the log-probability, by length
+    const uint8_t* allowed ARRAY(sources, bytes, ids); // what may follow so many bytes of a typed prefix; null without any
+    const int64_t* sizes ARRAY(ids);                   // bytes of the tokens
+    const int64_t* ends ARRAY(sources);                // and of the prefixes
+    int64_t* tokens ARRAY(sources, keep, longest);     // of the result, which is whole
+    double* scores ARRAY(sources, keep);
+    double* sums ARRAY(sources, keep);
+};
+EXPORT int64_t ensue_search(const SearchCall* call, int threads);
 
 // Log-softmax of x w + bias, w: in x out.
 EXPORT int64_t ensue_log_shares(const float* x ARRAY(rows, dim), int64_t rows, int64_t dim, const float* w ARRAY(dim, ids),

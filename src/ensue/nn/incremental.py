@@ -11,6 +11,7 @@ There are no gradients, and no dropout.
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -112,6 +113,13 @@ class PackedLayers:
             ]  # fmt: skip
             self._memory = folds, layers
         return True
+
+    def with_memory(self, folds: Sequence[Folded], heads: int) -> ctypes.Array[kernels.Structure] | None:
+        """Return the layers with the memory that they attend to, side by side; ``None`` where no kernel takes it."""
+        if not self.attend_to(folds, heads):
+            return None
+        assert self._memory is not None
+        return kernels.array(self._memory[1])
 
     def with_past(self, rooms: Sequence[Tensor]) -> kernels.Value:
         """Return the layers, side by side in memory, with the keys and values of their past.

@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from ensue.tasks.suggest.batch import BEGIN, PADDING, UNKNOWN, PaddedQueries
+from ensue.tasks.suggest.batch import BEGIN, END, PADDING, UNKNOWN, PaddedQueries
 from ensue.tasks.suggest.prefix import Typed
 from ensue.tasks.suggest.settings import Search
 
@@ -29,6 +29,16 @@ MIN_DONE = 0.25
 
 NEVER = (PADDING, UNKNOWN, BEGIN)
 """Tokens that are never written."""
+
+
+def barriers(num_ids: int, banned: Mask | None) -> npt.NDArray[np.float32]:
+    """Return (ids,) -inf for tokens that must never be written, 0 for others: it is added to log-probabilities."""
+    added = np.zeros(num_ids, np.float32)
+    if banned is not None:
+        added[banned] = -np.inf
+    added[list(NEVER)] = -np.inf
+    added[END] = 0.0
+    return added
 
 
 class Found(NamedTuple):

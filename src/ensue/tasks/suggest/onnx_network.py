@@ -14,7 +14,7 @@ from ensue.metrics import Floats
 from ensue.nn.validation import Array
 from ensue.store.graph import Graph
 from ensue.tasks.suggest.batch import BEGIN, END, PADDING, PaddedQueries
-from ensue.tasks.suggest.decoding import NEVER, Extended, Found, Ints, Mask, beam_search
+from ensue.tasks.suggest.decoding import Extended, Found, Ints, Mask, barriers, beam_search
 from ensue.tasks.suggest.prefix import Typed
 from ensue.tasks.suggest.settings import Search
 from ensue.text.linear import log_softmax
@@ -131,11 +131,7 @@ class _Steps:
         self.memory = memory
         self.typed = typed
         self.num_ids = network.num_ids
-        self.wall = np.zeros(self.num_ids, np.float32)
-        if banned is not None:
-            self.wall[banned] = -np.inf
-        self.wall[list(NEVER)] = -np.inf
-        self.wall[END] = 0.0
+        self.wall = barriers(self.num_ids, banned)
         self.written = np.zeros((len(memory.keys), 1, 0), np.int64)
 
     def extend(self, last: Ints, sums: Floats, beam: int, allowed: tuple[Ints, Ints] | None) -> Extended:

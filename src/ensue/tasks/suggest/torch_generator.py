@@ -13,7 +13,8 @@ from ensue.learning.state import evaluating
 from ensue.metrics import Floats
 from ensue.nn.topk import topk
 from ensue.tasks.suggest.batch import END, PADDING, PaddedQueries, select
-from ensue.tasks.suggest.decoding import NEVER, Extended, Found, Ints, Mask, beam_search
+from ensue.tasks.suggest.compiled_search import compiled_search
+from ensue.tasks.suggest.decoding import Extended, Found, Ints, Mask, barriers, beam_search
 from ensue.tasks.suggest.model import Decoder, QueryNetwork, score
 from ensue.tasks.suggest.prefix import Typed
 from ensue.tasks.suggest.settings import Search
@@ -46,7 +47,9 @@ class TorchGenerator:
         typed: Typed | None = None,
     ) -> Found:
         """Return the likeliest next queries."""
-        return beam_search(TorchSteps(self.network.writer, memory, self.device, banned, typed), queries, search, typed)
+        writer = self.network.writer
+        found = compiled_search(writer, memory, queries, search, banned, typed)
+        return found or beam_search(TorchSteps(writer, memory, self.device, banned, typed), queries, search, typed)
 
     @torch.no_grad()
     def score(self, memory: object, candidates: Ints) -> Floats:
@@ -100,7 +103,7 @@ class TorchSteps:
         log_shares, self.state = self.writer.step(self.memory, self.state, self._tensor(last.ravel()))
         if self.wall is None:
             self.num_ids = log_shares.shape[1]
-            self.wall = self._wall(log_shares)
+            self.wall = self._tensor(barriers(self.num_ids, self.banned)).to(log_shares.dtype)
         sums_so_far = torch.from_numpy(sums).to(log_shares)
         totals = log_shares.add_(self.wall).view(*last.shape, -1).add_(sums_so_far[..., None])
         if self.allowed is not None and allowed is not None:
@@ -127,12 +130,3 @@ class TorchSteps:
 
     def _tensor(self, array: npt.NDArray[np.generic]) -> Tensor:
         return torch.from_numpy(array).to(self.device)
-
-    def _wall(self, like: Tensor) -> Tensor:
-        """(ids,) -inf for what must never be written, 0 elsewhere; it is added to log-probabilities."""
-        wall = like.new_zeros(self.num_ids)
-        if self.banned is not None:
-            wall[self._tensor(self.banned)] = -torch.inf
-        wall[list(NEVER)] = -torch.inf
-        wall[END] = 0.0
-        return wall

@@ -87,8 +87,11 @@ class TokenTable(nn.Module):
     @torch.no_grad()
     def log_probabilities(self, states: Tensor) -> Tensor:
         """(rows, dim) to (rows, ids) of all tokens, without a gradient; padding at -inf."""
-        weight = self.kept.get((self.bias, self.table.weight if self.weight is None else self.weight))
-        return log_probabilities(self.narrow(states), weight)
+        return log_probabilities(self.narrow(states), self.output())
+
+    def output(self) -> Tensor:
+        """Return (dim + 1, ids) the weights of the scores as columns and, as the last row, the biases."""
+        return self.kept.get((self.bias, self.table.weight if self.weight is None else self.weight))
 
     def _turned(self) -> Tensor:
         """(dim + 1, ids) the weights and, as the last row, the bias, which else is written over all scores first."""

@@ -236,6 +236,10 @@ class QueryWriter(nn.Module):
             same = same.to(memory.keys.dtype)
         return WriterState(steps, folded, same, tuple(empty for _ in self.layers), none)
 
+    def gate_vector(self) -> Tensor | None:
+        """Return (dim + 1,) the weights of the gate and its bias; ``None`` without copying."""
+        return None if self.gate is None else torch.cat([self.gate.weight.detach()[0], self.gate.bias.detach()])
+
     def _steps(self) -> IncrementalDecoder:
         return IncrementalDecoder([cast(DecoderLayer, layer) for layer in self.layers])
 

@@ -7,7 +7,7 @@
 #include "encoder.h"
 #include "entmax.h"
 #include "rows.h"
-#include "search.h"
+#include "writer.h"
 #include "sessions.h"
 #include "texts.h"
 #include "window.h"

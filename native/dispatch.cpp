@@ -24,8 +24,9 @@
     void product(const float* x, int64_t rows, int64_t in, const float* w, int64_t w_step, int64_t out,        \
                  const float* bias, float* y);                                                            \
     void decoder_step(const StepCall& call, int64_t group, float* room);                                  \
-    void search(const SearchCall& call, int64_t first, int64_t last, char* room);                         \
-    int64_t search_room(const SearchCall& call);                                                          \
+    void search(const WriterCall& call, int64_t first, int64_t last, char* room);                         \
+    void likelihoods(const WriterCall& call, int64_t first, int64_t last, char* room);                    \
+    int64_t writer_room(const WriterCall& call, bool searches);                                           \
     void lstm(const LstmCall& call, int64_t side, int64_t first, int64_t last, float* room);              \
     bool pair_scores(const PairCall& call, int64_t text, int64_t wide, float* room);                      \
     void word_graph(const GraphCall& call, int64_t text, float* room);                                    \
@@ -66,7 +67,8 @@ struct Functions {
     decltype(&plain::product) product;
     decltype(&plain::decoder_step) decoder_step;
     decltype(&plain::search) search;
-    decltype(&plain::search_room) search_room;
+    decltype(&plain::likelihoods) likelihoods;
+    decltype(&plain::writer_room) writer_room;
     decltype(&plain::lstm) lstm;
     decltype(&plain::pair_scores) pair_scores;
     decltype(&plain::word_graph) word_graph;
@@ -87,7 +89,7 @@ struct Functions {
 
 #define FUNCTIONS(arch)                                                                              \
     {arch::entmax,       arch::log_mixture, arch::log_total,   arch::highest, arch::product,   \
-     arch::decoder_step, arch::search, arch::search_room, arch::lstm,        arch::pair_scores, arch::word_graph, arch::encode,  \
+     arch::decoder_step, arch::search, arch::likelihoods, arch::writer_room, arch::lstm,        arch::pair_scores, arch::word_graph, arch::encode,  \
      arch::session,      arch::latest_click, arch::shorten,     arch::short_scores, arch::exact_scores, arch::window,      arch::exponentials, arch::dropped,   \
      arch::dropped_elu,  arch::dropped_elu_errors, arch::adam_rows, arch::band_forward, arch::band_backward}
 constexpr Functions PLAIN = FUNCTIONS(plain);
@@ -279,20 +281,36 @@ EXPORT int64_t ensue_decoder_step(const StepCall* call) {
     return 0;
 }
 
-EXPORT int64_t ensue_search(const SearchCall* call, int threads) {
-    const bool sized = bounded({call->sources, call->beam, call->longest, call->ids}) && bounded({call->beam, call->turns}) &&
-                       bounded({call->sources, call->turns, call->width}) && bounded({call->sources, call->keep, call->longest}) &&
-                       bounded({call->sources, call->dim, call->heads, call->length}) && bounded({call->sources, call->bytes, call->ids}) &&
-                       bounded({STEP_ROWS, call->layers, call->longest, call->beam, call->dim}) && bounded({call->dim, call->wide}) &&
-                       bounded({STEP_ROWS, call->beam, call->wide}) && bounded({STEP_ROWS, call->beam, call->heads, call->length}) &&
-                       call->longest * call->beam < INT32_MAX;
-    const bool whole = divides(call->heads, call->dim) && call->wide > 0 && call->length > 0 && call->beam > 0 && call->keep > 0 &&
-                       call->longest > 0 && call->ids > END_TOKEN && call->beam * call->ids <= UINT32_MAX && call->layers > 0;
-    if (!sized || !whole || !all_inside(call->memory, call->sources * call->length, call->ids)) return OUT_OF_RANGE;
+// Whether the sizes and indices that search and scores have in common are right; `rows` pass a step together.
+static bool writer_fits(const WriterCall& call, int64_t rows) {
+    const bool sized = bounded({call.sources, call.turns, call.width}) && bounded({call.sources, call.keep, call.longest}) &&
+                       bounded({call.sources, call.dim, call.heads, call.length}) && bounded({call.dim, call.ids}) &&
+                       bounded({rows, call.ids}) && bounded({rows, call.wide}) && bounded({call.dim, call.wide}) &&
+                       bounded({rows, call.heads, call.length}) && bounded({rows, call.longest, call.layers, call.dim}) &&
+                       bounded({rows, call.width}) && bounded({rows, call.turns});
+    const bool whole = divides(call.heads, call.dim) && call.wide > 0 && call.length > 0 && call.longest > 0 &&
+                       call.layers > 0 && call.ids > END_TOKEN && rows <= UINT32_MAX / call.ids;
+    return sized && whole && all_inside(call.memory, call.sources * call.length, call.ids);
+}
+
+EXPORT int64_t ensue_search(const WriterCall* call, int threads) {
+    if (!bounded({STEP_ROWS, call->beam, call->longest}) || !writer_fits(*call, STEP_ROWS * call->beam)) return OUT_OF_RANGE;
+    if (call->beam < 1 || call->keep < 1 || call->longest * call->beam >= INT32_MAX) return OUT_OF_RANGE;
+    if (!bounded({call->sources, call->bytes, call->ids})) return OUT_OF_RANGE;
     if (call->allowed && !(all_inside(call->ends, call->sources, call->bytes) && all_inside(call->sizes, call->ids, MAX_ELEMENTS)))
         return OUT_OF_RANGE;
-    return with_room<char>(call->sources, threads, chosen->search_room(*call), [&](int64_t first, int64_t last, char* room) {
+    return with_room<char>(call->sources, threads, chosen->writer_room(*call, true), [&](int64_t first, int64_t last, char* room) {
         chosen->search(*call, first, last, room);
+    });
+}
+
+EXPORT int64_t ensue_likelihoods(const WriterCall* call, int threads) {
+    if (!bounded({call->turns, call->width}) || !writer_fits(*call, call->turns * call->width + 1)) return OUT_OF_RANGE;
+    if (call->keep != call->turns || call->longest < call->width) return OUT_OF_RANGE;
+    if (!lengths_fit(call->lengths, call->sources * call->turns, call->width)) return OUT_OF_RANGE;
+    if (!all_inside(call->typed, call->sources * call->turns * call->width, call->ids)) return OUT_OF_RANGE;
+    return with_room<char>(call->sources, threads, chosen->writer_room(*call, false), [&](int64_t first, int64_t last, char* room) {
+        chosen->likelihoods(*call, first, last, room);
     });
 }
 

@@ -149,10 +149,18 @@ def search_entry() -> Entry:
         "scores": floats(2, 4, 6), "base": floats(2, 6), "outputs": floats(2, 6, 4), "table": floats(5, 4),
         "codes": floats(3, 4), "weight": floats(4, 5), "bias": floats(5), "wall": floats(5), "gate": floats(5),
         "memory": ints([[1, 2, 0], [4, 4, 3]]), "typed": ints([[[4, 4]], [[3, 0]]]), "lengths": ints([[2], [1]]),
-        "divisors": floats(4) ** 2 + 1, "allowed": np.ones((2, 2, 5), np.uint8), "sizes": ints([0, 0, 0, 0, 1]),
-        "ends": ints([1, 0]), "tokens": ints([[[0, 0]] * 2] * 2), "sums": np.zeros((2, 2)),
+        "divisors": np.float32(1) + floats(4) ** 2, "allowed": np.ones((2, 2, 5), np.uint8),
+        "sizes": ints([0, 0, 0, 0, 1]), "ends": ints([1, 0]), "tokens": np.zeros((2, 2, 2), np.int64),
+        "sums": np.zeros((2, 2)),
     }  # fmt: skip
     return Entry(sizes, {"repeats": 0, "exhaustive": 0, "scale": 2.0}, arrays, ["memory", "ends"])
+
+
+def likelihoods_entry() -> Entry:
+    sizes, scalars, arrays, _ = search_entry()
+    sizes = {name: size for name, size in sizes.items() if name not in ("beam", "bytes")} | {"keep": 1}
+    texts = {"lengths": ints([[2], [1]]), "typed": ints([[[4, 4]], [[3, 0]]]), "scores": np.zeros((2, 1))}
+    return Entry(sizes, {"scale": scalars["scale"]}, arrays | texts, ["memory", "typed", "lengths"])
 
 
 def encode_entry() -> Entry:
@@ -303,6 +311,7 @@ ENTRIES: dict[str, Callable[[], Entry]] = {
     "topk": topk_entry, "softmax_errors": errors_entry, "dropped": dropped_entry,
     "dropped_elu_errors": elu_errors_entry, "band": band_entry, "adam_rows": adam_entry,
     "postings": postings_entry, "encode": encode_entry, "search": search_entry,
+    "likelihoods": likelihoods_entry,
     "sessions": sessions_entry, "latest_clicks": latest_entry, "short_scores": short_entry, "window": window_entry,
     "word_graphs": graph_entry, "lstm": lstm_entry,
     "pair_scores": pairs_entry,

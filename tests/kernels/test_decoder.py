@@ -10,7 +10,7 @@ from torch import Tensor
 from ensue.nn.incremental import MAX_ROWS, IncrementalDecoder, Past
 from ensue.nn.transformer import DecoderLayer
 from ensue.tasks.suggest import torch_generator
-from ensue.tasks.suggest.batch import FIRST, pad, padded
+from ensue.tasks.suggest.batch import FIRST, PADDING, pad, padded
 from ensue.tasks.suggest.model import score
 from ensue.tasks.suggest.models.mtn import MTN
 from ensue.tasks.suggest.models.words import log_probabilities
@@ -125,14 +125,43 @@ def test_searches_find_the_same_lists(level: str, copy: bool, embedding: int) ->
             assert clear.any() or options.keep == 1
 
 
+@pytest.mark.parametrize("level", HERE)
+@pytest.mark.parametrize("copy", [False, True])
+def test_candidates_of_sessions_get_the_same_scores(level: str, copy: bool) -> None:
+    generator = TorchGenerator(small_network(copy, 32), torch.device("cpu"))
+    draw = torch.Generator().manual_seed(4)
+    for sessions, choices, width in (
+        (1, 1, 1),
+        (3, 40, 3),
+        (40, 60, 5),
+    ):  # the last of more nodes than are scored at once
+        queries = padded(torch.randint(FIRST, 60, (sessions, 3, 4), generator=draw).tolist())
+        candidates = torch.randint(FIRST, 12, (sessions, choices, width), generator=draw).numpy()
+        candidates[:, ::3, width // 2 + 1 :] = PADDING
+        candidates[0, choices // 2 :] = PADDING  # a session of fewer
+        scores = []
+        for path in ("off", level):
+            with using(path):
+                scores.append(generator.score(generator.encode(queries), candidates))
+        np.testing.assert_allclose(scores[1], scores[0], rtol=1e-5, atol=1e-4)
+        assert (scores[1] == -np.inf).sum() == choices - choices // 2
+
+
 def test_a_search_is_one_call_where_the_kernel_takes_it(monkeypatch: pytest.MonkeyPatch) -> None:
     queries = padded([[[5, 6], [7]]])
     steps: list[object] = []
-    monkeypatch.setattr(torch_generator, "beam_search", lambda *parts: steps.append(parts))
+
+    def stepped(*parts: object) -> Tensor:
+        steps.append(parts)
+        return torch.zeros(1, 1)
+
+    for name in ("beam_search", "score"):
+        monkeypatch.setattr(torch_generator, name, stepped)
     for embedding in (32, 24):
         generator = TorchGenerator(small_network(copy=True, embedding=embedding), torch.device("cpu"))
         generator.search(generator.encode(queries), queries, Search())
-        assert bool(steps) == (embedding == 24)
+        generator.score(generator.encode(queries), np.array([[[5, 6]]]))
+        assert len(steps) == 2 * (embedding == 24)
 
 
 @torch.no_grad()

@@ -97,8 +97,9 @@ EXPORT int64_t ensue_decoder_step(const StepCall* call);
 constexpr int64_t STEP_ROWS = 96;  // rows that pass the weights of a step together, unless one source has more
 constexpr int64_t BEGIN_TOKEN = 2, END_TOKEN = 3;
 
-// Beam search over decoder layers, whose keys and values need not be set: ensue/tasks/suggest/decoding.py.
-struct SearchCall {
+// A decoder that writes: layers, whose keys and values need not be set, the log-softmax of x weight + bias, and copies.
+// The search takes all of it. Likelihoods are those of `typed`, in `scores`; no field about beams, the wall or prefixes.
+struct WriterCall {
     int64_t sources, beam, keep, longest, turns, width, ids, dim, heads, wide, length, layers, bytes, repeats, exhaustive;
     float scale;                                       // of the token vectors
     const StepLayer* layer;
@@ -119,7 +120,8 @@ struct SearchCall {
     double* scores ARRAY(sources, keep);
     double* sums ARRAY(sources, keep);
 };
-EXPORT int64_t ensue_search(const SearchCall* call, int threads);
+EXPORT int64_t ensue_search(const WriterCall* call, int threads);
+EXPORT int64_t ensue_likelihoods(const WriterCall* call, int threads);
 
 // Log-softmax of x w + bias, w: in x out.
 EXPORT int64_t ensue_log_shares(const float* x ARRAY(rows, dim), int64_t rows, int64_t dim, const float* w ARRAY(dim, ids),

@@ -110,14 +110,14 @@ class QueryTokenizer:
         return len(self.tokens)
 
     @cached_property
+    def ids(self) -> dict[str, int]:
+        """Ids by token."""
+        return {token: id for id, token in enumerate(self.tokens)}
+
+    @cached_property
     def backend(self) -> tokenizers.Tokenizer:
-        """A pipeline of the ``tokenizers`` library."""
-        ids = {token: id for id, token in enumerate(self.tokens)}
-        if self.kind == "words":
-            backend = tokenizers.Tokenizer(models.WordLevel(ids, unk_token=SPECIAL[UNKNOWN]))
-            backend.pre_tokenizer = pre_tokenizers.Split(" ", "removed")
-            return backend
-        backend = tokenizers.Tokenizer(models.BPE(ids, [*self.merges]))
+        """A pipeline of the ``tokenizers`` library for pieces."""
+        backend = tokenizers.Tokenizer(models.BPE(self.ids, [*self.merges]))
         backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
         backend.decoder = decoders.ByteLevel()
         return backend
@@ -147,6 +147,8 @@ class QueryTokenizer:
 
     def spell(self, words: Iterable[str]) -> list[list[int]]:
         """Ids of a few words, none of which holds a space."""
+        if self.kind == "words":
+            return [[self.ids.get(word, UNKNOWN)] if word else [] for word in words]
         spaced = [f" {word}" for word in words]
         return [encoding.ids for encoding in self.backend.encode_batch_fast(spaced, add_special_tokens=False)]
 

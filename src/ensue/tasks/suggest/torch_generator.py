@@ -13,7 +13,7 @@ from ensue.learning.state import evaluating
 from ensue.metrics import Floats
 from ensue.nn.topk import topk
 from ensue.tasks.suggest.batch import END, PADDING, PaddedQueries, select
-from ensue.tasks.suggest.compiled_search import compiled_search
+from ensue.tasks.suggest.compiled_writer import compiled_scores, compiled_search
 from ensue.tasks.suggest.decoding import Extended, Found, Ints, Mask, barriers, beam_search
 from ensue.tasks.suggest.model import Decoder, QueryNetwork, score
 from ensue.tasks.suggest.prefix import Typed
@@ -54,8 +54,12 @@ class TorchGenerator:
     @torch.no_grad()
     def score(self, memory: object, candidates: Ints) -> Floats:
         """Return the log-probability of each candidate."""
-        scores = score(self.network.writer, memory, torch.from_numpy(candidates).to(self.device))
-        return cast(Floats, scores.numpy(force=True))
+        writer = self.network.writer
+        scores = compiled_scores(writer, memory, candidates)
+        if scores is None:
+            tokens = torch.from_numpy(candidates).to(self.device)
+            scores = cast(Floats, score(writer, memory, tokens).numpy(force=True))
+        return scores
 
     def attributions(self, queries: PaddedQueries, candidates: Ints) -> Floats:
         """Return the weights behind each token of the candidates, in 64 bits."""

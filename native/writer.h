@@ -1,4 +1,5 @@
-// Beam search for a few sources side by side: beam_search of ensue/tasks/suggest/decoding.py with QueryWriter.step.
+// What ensue/tasks/suggest/compiled_writer.py calls: beam_search of decoding.py with QueryWriter.step for a few sources
+// side by side, and QueryWriter.likelihood of the candidates of a source.
 #pragma once
 #include "decoder.h"
 #include "kernels.h"
@@ -8,7 +9,7 @@
 namespace ENSUE_ARCH {
 
 // What one piece of work writes to, cut from one block; without a block only its size is counted.
-struct SearchRoom {
+struct WriterRoom {
     char* block;
     int64_t used = 0;
 
@@ -26,7 +27,7 @@ struct Beams {
     float* sums;                 // (rows) -inf where closed
     uint8_t* repeating;          // (rows, turns) whether it is the beginning of a typed query
 
-    Beams(const SearchCall& call, int64_t rows, SearchRoom& room)
+    Beams(const WriterCall& call, int64_t rows, WriterRoom& room)
         : tokens(room.take<int64_t>(rows * call.longest)), written(room.take<int64_t>(rows)),
           places(room.take<int32_t>(rows * (call.longest + 1))), counts(room.take<int32_t>(rows)),
           sums(room.take<float>(rows)), repeating(room.take<uint8_t>(rows * call.turns)) {}
@@ -39,33 +40,69 @@ INLINE float log_add(float a, float b) {
     return less == -__builtin_inff() ? most : most + __builtin_log1pf(__builtin_expf(less - most));
 }
 
+// States of tokens that are read: vectors times `scale` and the code of the position.
+INLINE void look(const WriterCall& call, int64_t token, int64_t position, float* to) {
+    const float *vector = call.table + token * call.dim, *code = call.codes + position * call.dim;
+    for (int64_t at = 0; at < call.dim; at++) to[at] = vector[at] * call.scale + code[at];
+}
+
+INLINE StepCall steps_of(const WriterCall& call, const StepLayer* layers, int64_t capacity) {
+    StepCall steps = {};
+    steps.dim = call.dim, steps.heads = call.heads, steps.wide = call.wide, steps.length = call.length;
+    steps.capacity = capacity, steps.layers = call.layers, steps.layer = layers;
+    return steps;
+}
+
+// Layers with keys and values for so many tokens of each of `count` sources.
+INLINE StepLayer* own_layers(const WriterCall& call, int64_t count, int64_t capacity, WriterRoom& room) {
+    StepLayer* layers = room.take<StepLayer>(call.layers);
+    for (int64_t number = 0; number < call.layers; number++) {
+        float* keys = room.take<float>(count * capacity * call.dim);
+        float* values = room.take<float>(count * capacity * call.dim);
+        if (!room.block) continue;
+        layers[number] = call.layer[number];
+        layers[number].keys = keys;
+        layers[number].values = values;
+    }
+    return layers;
+}
+
+// Logarithms of the shares of writing and of copying.
+struct Gate {
+    float written = 0, other = 0;
+
+    Gate(const WriterCall& call, const float* state) {
+        if (!call.gate) return;
+        const float gate = dot(state, call.gate, call.dim) + call.gate[call.dim];
+        written = log_sigmoid(gate), other = log_sigmoid(-gate);
+    }
+};
+
+// The mean over heads of the attention on a place of the memory.
+INLINE float share_at(const WriterCall& call, const float* shares, int64_t place) {
+    float sum = 0;
+    for (int64_t head = 0; head < call.heads; head++) sum += shares[head * call.length + place];
+    return sum / float(call.heads);
+}
+
 // A group of sources on their way through the search.
 struct GroupSearch {
-    const SearchCall& call;
+    const WriterCall& call;
     int64_t group, capacity, slots;
     Beams open, next;
     int64_t *sources, *firsts, *best_places;     // those that are searched; (length) first place of the same token
     StepLayer* layers;
     float *items, *scores, *shares, *copied, *best, *step_room;
 
-    GroupSearch(const SearchCall& of, SearchRoom& room)
+    GroupSearch(const WriterCall& of, WriterRoom& room)
         : call(of), group(larger_of(1, STEP_ROWS / of.beam < of.sources ? STEP_ROWS / of.beam : of.sources)),
           capacity(1 + of.longest * of.beam), slots(of.heads * of.length), open(of, group * of.beam, room),
           next(of, group * of.beam, room), sources(room.take<int64_t>(group)), firsts(room.take<int64_t>(of.length)),
-          best_places(room.take<int64_t>(of.beam)), layers(room.take<StepLayer>(of.layers)),
+          best_places(room.take<int64_t>(of.beam)), layers(own_layers(of, group, capacity, room)),
           items(room.take<float>(group * of.beam * of.dim)), scores(room.take<float>(group * of.beam * of.ids)),
           shares(room.take<float>(group * of.beam * slots)), copied(room.take<float>(of.length)),
           best(room.take<float>(of.beam)),
-          step_room(room.take<float>(group * of.beam * (5 * of.dim + of.wide + slots) + of.longest + 1)) {
-        for (int64_t layer = 0; layer < of.layers; layer++) {
-            float* keys = room.take<float>(group * capacity * of.dim);
-            float* values = room.take<float>(group * capacity * of.dim);
-            if (!room.block) continue;
-            layers[layer] = of.layer[layer];
-            layers[layer].keys = keys;
-            layers[layer].values = values;
-        }
-    }
+          step_room(room.take<float>(group * of.beam * (5 * of.dim + of.wide + slots) + of.longest + 1)) {}
 
     // log p of every token after the `rows` beams of a source, whose states are `state`, plus the sums so far.
     void add_sums(int64_t source, int64_t rows, int64_t row, const float* state, float* to, const float* weights) {
@@ -78,22 +115,15 @@ struct GroupSearch {
             }
         for (int64_t beam = 0; beam < rows; beam++, row++, state += call.dim, to += call.ids, weights += slots) {
             const float total = log_total(to, call.ids), sum = open.sums[row];
-            float written = 0, other = 0;
-            if (call.gate) {
-                const float gate = dot(state, call.gate, call.dim) + call.gate[call.dim];
-                written = log_sigmoid(gate), other = log_sigmoid(-gate);
-            }
+            const Gate gate(call, state);
+            const float written = gate.written;
             const auto plain = [&](int64_t at) { return to[at] - total + written; };
             std::memset(copied, 0, call.length * sizeof(float));
-            for (int64_t at = 0; call.gate && at < call.length; at++) {
-                float share = 0;
-                for (int64_t head = 0; head < call.heads; head++) share += weights[head * call.length + at];
-                copied[firsts[at]] += share / float(call.heads);
-            }
+            for (int64_t at = 0; call.gate && at < call.length; at++) copied[firsts[at]] += share_at(call, weights, at);
             // A token of the source is written or copied; all others keep their part by the gate.
             for (int64_t at = 0; call.gate && at < call.length; at++)
                 if (words[at] && firsts[at] == at && copied[at] > 0) {
-                    const float mixed = log_add(plain(words[at]), __builtin_logf(copied[at]) + other);
+                    const float mixed = log_add(plain(words[at]), __builtin_logf(copied[at]) + gate.other);
                     to[words[at]] = mixed - written + total;
                 }
             for (int64_t at = 0; at < whole; at += L)
@@ -173,9 +203,7 @@ struct GroupSearch {
     }
 
     void run(int64_t first, int64_t count) {
-        StepCall steps = {};
-        steps.dim = call.dim, steps.heads = call.heads, steps.wide = call.wide, steps.length = call.length;
-        steps.capacity = capacity, steps.layers = call.layers, steps.layer = layers;
+        const StepCall steps = steps_of(call, layers, capacity);
         for (int64_t at = 0; at < count; at++) {
             sources[at] = first + at;
             std::memset(open.tokens + at * call.longest, 0, call.longest * sizeof(int64_t));
@@ -188,11 +216,8 @@ struct GroupSearch {
         }
         int64_t rows = 1, before = 0;
         for (int64_t step = 0; step <= call.longest && count; step++) {
-            for (int64_t row = 0; row < count * rows; row++) {
-                const float* vector = call.table + (step ? open.tokens[row * call.longest + step - 1] : BEGIN_TOKEN) * call.dim;
-                const float* code = call.codes + step * call.dim;
-                for (int64_t at = 0; at < call.dim; at++) items[row * call.dim + at] = vector[at] * call.scale + code[at];
-            }
+            for (int64_t row = 0; row < count * rows; row++)
+                look(call, step ? open.tokens[row * call.longest + step - 1] : BEGIN_TOKEN, step, items + row * call.dim);
             const StepRows read = {sources, count, rows, first, before, open.places, open.counts, call.longest + 1};
             step_layers(steps, read, items, shares, step_room);
             product(items, count * rows, call.dim, call.weight, call.ids, call.ids, call.bias, scores);
@@ -213,16 +238,95 @@ struct GroupSearch {
     }
 };
 
-int64_t search_room(const SearchCall& call) {
-    SearchRoom room = {nullptr};
-    GroupSearch(call, room);
+// The candidates of one source as a tree, whose nodes make one step: what several begin with is read once.
+struct CandidateTree {
+    const WriterCall& call;
+    int64_t most, slots;                           // of nodes, the first of which is the beginning of all
+    int64_t *tokens, *parents, *depths, *child, *sibling;
+    int32_t *places, *counts;
+    float *log_shares, *log_ends;                  // of a node's token after its parent; of the end after it
+    StepLayer* layers;
+    float *items, *scores, *shares, *step_room;
+
+    CandidateTree(const WriterCall& of, WriterRoom& room)
+        : call(of), most(1 + of.turns * of.width), slots(of.heads * of.length), tokens(room.take<int64_t>(most)),
+          parents(room.take<int64_t>(most)), depths(room.take<int64_t>(most)), child(room.take<int64_t>(most)),
+          sibling(room.take<int64_t>(most)), places(room.take<int32_t>(most * (of.width + 1))),
+          counts(room.take<int32_t>(most)), log_shares(room.take<float>(most)), log_ends(room.take<float>(most)),
+          layers(own_layers(of, 1, most, room)), items(room.take<float>(most * of.dim)),
+          scores(room.take<float>(SCORED_ROWS * of.ids)), shares(room.take<float>(most * slots)),
+          step_room(room.take<float>(most * (5 * of.dim + of.wide + slots) + of.width + 1)) {}
+
+    static constexpr int64_t SCORED_ROWS = 48;
+
+    // A new node behind `parent`, unless there is one: which, of `size` so far.
+    int64_t follow(int64_t parent, int64_t token, int64_t& size) {
+        for (int64_t node = child[parent]; node; node = sibling[node])
+            if (tokens[node] == token) return node;
+        const int64_t node = size++, path = call.width + 1;
+        tokens[node] = token, parents[node] = parent, depths[node] = depths[parent] + 1, child[node] = 0;
+        sibling[node] = child[parent], child[parent] = node;
+        std::memcpy(places + node * path, places + parent * path, counts[parent] * sizeof(int32_t));
+        places[node * path + counts[parent]] = int32_t(node);
+        counts[node] = counts[parent] + 1;
+        return node;
+    }
+
+    // log p of a token after a node, whose scores less their total are `plain`.
+    float log_share(int64_t source, int64_t node, const Gate& gate, float plain, int64_t token) {
+        float copied = 0;
+        for (int64_t at = 0; call.gate && at < call.length; at++)
+            if (call.memory[source * call.length + at] == token) copied += share_at(call, shares + node * slots, at);
+        return copied > 0 ? log_add(plain + gate.written, __builtin_logf(copied) + gate.other) : plain + gate.written;
+    }
+
+    void run(int64_t source) {
+        int64_t size = 1;
+        tokens[0] = BEGIN_TOKEN, depths[0] = child[0] = sibling[0] = places[0] = 0, counts[0] = 1;
+        const int64_t *texts = call.typed + source * call.turns * call.width, *lengths = call.lengths + source * call.turns;
+        for (int64_t text = 0; text < call.turns; text++)
+            for (int64_t at = 0, node = 0; at < lengths[text]; at++) node = follow(node, texts[text * call.width + at], size);
+        for (int64_t node = 0; node < size; node++) look(call, tokens[node], depths[node], items + node * call.dim);
+        step_layers(steps_of(call, layers, most), {&source, 1, size, source, 0, places, counts, call.width + 1}, items, shares, step_room);
+        for (int64_t first = 0; first < size; first += SCORED_ROWS) {
+            const int64_t rows = size - first < SCORED_ROWS ? size - first : SCORED_ROWS;
+            product(items + first * call.dim, rows, call.dim, call.weight, call.ids, call.ids, call.bias, scores);
+            for (int64_t row = 0, node = first; row < rows; row++, node++) {
+                const float *of = scores + row * call.ids, total = log_total(of, call.ids);
+                const Gate gate(call, items + node * call.dim);
+                log_ends[node] = log_share(source, node, gate, of[END_TOKEN] - total, END_TOKEN);
+                for (int64_t next = child[node]; next; next = sibling[next])
+                    log_shares[next] = log_share(source, node, gate, of[tokens[next]] - total, tokens[next]);
+            }
+        }
+        for (int64_t text = 0; text < call.turns; text++) {
+            float sum = 0;
+            int64_t node = 0;
+            for (int64_t at = 0; at < lengths[text]; at++) sum += log_shares[node = follow(node, texts[text * call.width + at], size)];
+            call.scores[source * call.turns + text] = lengths[text] ? sum + log_ends[node] : -__builtin_inff();
+        }
+    }
+};
+
+int64_t writer_room(const WriterCall& call, bool searches) {
+    WriterRoom room = {nullptr};
+    if (searches)
+        GroupSearch(call, room);
+    else
+        CandidateTree(call, room);
     return room.used + 64;
 }
 
-void search(const SearchCall& call, int64_t first, int64_t last, char* block) {
-    SearchRoom room = {block + (64 - reinterpret_cast<uintptr_t>(block) % 64)};
+void search(const WriterCall& call, int64_t first, int64_t last, char* block) {
+    WriterRoom room = {block + (64 - reinterpret_cast<uintptr_t>(block) % 64)};
     GroupSearch group(call, room);
     for (; first < last; first += group.group) group.run(first, last - first < group.group ? last - first : group.group);
+}
+
+void likelihoods(const WriterCall& call, int64_t first, int64_t last, char* block) {
+    WriterRoom room = {block + (64 - reinterpret_cast<uintptr_t>(block) % 64)};
+    CandidateTree tree(call, room);
+    for (; first < last; first++) tree.run(first);
 }
 
 }  // namespace ENSUE_ARCH

@@ -132,6 +132,12 @@ INLINE void add_norm(float* x, const float* more, int64_t rows, int64_t dim, con
     norm(x, rows, dim, of);
 }
 
+// Decoder layers and their sizes.
+struct StepCall {
+    int64_t dim, heads, wide, length, capacity, layers;
+    const StepLayer* layer;
+};
+
 // Rows of some sources that make a step together, side by side.
 struct StepRows {
     const int64_t* sources;              // which
@@ -198,28 +204,6 @@ void step_layers(const StepCall& call, const StepRows& step, float* items, float
         for (int64_t at = 0; at < rows * call.wide; at++) wide[at] = wide[at] > 0 ? wide[at] : 0;
         product(wide, rows, call.wide, layer.narrow, dim, dim, layer.narrow_bias, added);
         add_norm(items, added, rows, dim, layer.fed);
-    }
-}
-
-// `group` sources at a time. Room: that of `step_layers` for them, and group x rows x (tokens + 1) + 2 x group more.
-void decoder_step(const StepCall& call, int64_t group, float* room) {
-    const int64_t rows = call.rows, tokens = call.before + rows, slots = call.heads * call.length;
-    int64_t* sources = reinterpret_cast<int64_t*>(room);
-    int32_t *places = reinterpret_cast<int32_t*>(sources + group), *counts = places + group * rows * tokens;
-    for (int64_t first = 0; first < call.sources; first += group) {
-        const int64_t count = call.sources - first < group ? call.sources - first : group;
-        for (int64_t at = 0; at < count; at++) sources[at] = first + at;
-        for (int64_t row = 0; row < count * rows; row++) {
-            const float* seen = call.seen + (first * rows + row) * tokens;
-            int32_t held = 0;
-            // Few tokens of a tree lead to one of its nodes: they are looked up once for all heads and layers.
-            for (int64_t at = 0; at < tokens; at++)
-                if (!(seen[at] < 0)) places[row * tokens + held++] = static_cast<int32_t>(at);
-            counts[row] = held;
-        }
-        float* shares = call.weights ? call.weights + first * rows * slots : nullptr;
-        const StepRows step = {sources, count, rows, 0, call.before, places, counts, tokens};
-        step_layers(call, step, call.items + first * rows * call.dim, shares, reinterpret_cast<float*>(counts + group * rows));
     }
 }
 

@@ -23,7 +23,6 @@
     float log_total(const float* numbers, int64_t count);                                                 \
     void product(const float* x, int64_t rows, int64_t in, const float* w, int64_t w_step, int64_t out,        \
                  const float* bias, float* y);                                                            \
-    void decoder_step(const StepCall& call, int64_t group, float* room);                                  \
     void search(const WriterCall& call, int64_t first, int64_t last, char* room);                         \
     void likelihoods(const WriterCall& call, int64_t first, int64_t last, char* room);                    \
     int64_t writer_room(const WriterCall& call, bool searches);                                           \
@@ -65,7 +64,6 @@ struct Functions {
     decltype(&plain::log_total) log_total;
     decltype(&plain::highest) highest;
     decltype(&plain::product) product;
-    decltype(&plain::decoder_step) decoder_step;
     decltype(&plain::search) search;
     decltype(&plain::likelihoods) likelihoods;
     decltype(&plain::writer_room) writer_room;
@@ -89,7 +87,7 @@ struct Functions {
 
 #define FUNCTIONS(arch)                                                                              \
     {arch::entmax,       arch::log_mixture, arch::log_total,   arch::highest, arch::product,   \
-     arch::decoder_step, arch::search, arch::likelihoods, arch::writer_room, arch::lstm,        arch::pair_scores, arch::word_graph, arch::encode,  \
+     arch::search, arch::likelihoods, arch::writer_room, arch::lstm,        arch::pair_scores, arch::word_graph, arch::encode,  \
      arch::session,      arch::latest_click, arch::shorten,     arch::short_scores, arch::exact_scores, arch::window,      arch::exponentials, arch::dropped,   \
      arch::dropped_elu,  arch::dropped_elu_errors, arch::adam_rows, arch::band_forward, arch::band_backward}
 constexpr Functions PLAIN = FUNCTIONS(plain);
@@ -261,23 +259,6 @@ EXPORT int64_t ensue_topk(const float* numbers, int64_t rows, int64_t width, int
         for (int64_t row = first; row < last; row++)
             chosen->highest(numbers + row * step, width, k, best + row * k, places + row * k);
     });
-    return 0;
-}
-
-EXPORT int64_t ensue_decoder_step(const StepCall* call) {
-    const int64_t tokens = int64_t(uint64_t(call->before) + uint64_t(call->rows));
-    const bool sized = bounded({call->sources, call->rows, call->dim}) && bounded({call->rows, call->wide}) &&
-                       bounded({call->sources, call->dim, call->heads, call->length}) &&
-                       bounded({call->sources, call->rows, call->heads, call->length}) && bounded({call->before}) &&
-                       bounded({call->sources, call->rows, tokens}) && bounded({call->sources, call->dim, call->capacity});
-    const bool whole = divides(call->heads, call->dim) && call->wide > 0 && call->length > 0;
-    if (!sized || !whole || tokens > call->capacity || tokens > INT32_MAX) return OUT_OF_RANGE;
-    const int64_t slots = call->heads * call->length;
-    const int64_t group = std::max<int64_t>(1, std::min(call->sources, STEP_ROWS / std::max<int64_t>(call->rows, 1)));
-    const int64_t size = group * call->rows * (5 * call->dim + call->wide + slots + tokens + 1) + tokens + 2 * group;
-    const std::unique_ptr<float[]> room(new (std::nothrow) float[size]);
-    if (!room) return NO_MEMORY;
-    chosen->decoder_step(*call, group, room.get());
     return 0;
 }
 

@@ -47,10 +47,7 @@ INLINE void look(const WriterCall& call, int64_t token, int64_t position, float*
 }
 
 INLINE StepCall steps_of(const WriterCall& call, const StepLayer* layers, int64_t capacity) {
-    StepCall steps = {};
-    steps.dim = call.dim, steps.heads = call.heads, steps.wide = call.wide, steps.length = call.length;
-    steps.capacity = capacity, steps.layers = call.layers, steps.layer = layers;
-    return steps;
+    return {call.dim, call.heads, call.wide, call.length, capacity, call.layers, layers};
 }
 
 // Layers with keys and values for so many tokens of each of `count` sources.

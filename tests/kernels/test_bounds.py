@@ -129,17 +129,6 @@ def neighbours_entry() -> Entry:
     return Entry(sizes, {"sessions": 3.0, "idf": 1.0}, arrays, followed)
 
 
-def decoder_entry() -> Entry:
-    sizes = {
-        "sources": 1, "rows": 2, "dim": 4, "heads": 2, "wide": 3, "length": 3, "before": 1, "capacity": 5,
-    }  # fmt: skip
-    arrays = weights(4, 3) | {
-        "scores": floats(1, 4, 6), "base": floats(1, 6), "outputs": floats(1, 6, 4), "keys": floats(2, 5, 2),
-        "values": floats(2, 5, 2), "seen": floats(1, 2, 3), "items": floats(1, 2, 4), "weights": floats(1, 2, 2, 3),
-    }  # fmt: skip
-    return Entry(sizes, {"layers": 1}, arrays)
-
-
 def search_entry() -> Entry:
     sizes = {
         "sources": 2, "beam": 2, "keep": 2, "longest": 2, "turns": 1, "width": 2, "ids": 5, "dim": 4, "heads": 2,
@@ -306,7 +295,7 @@ def elu_errors_entry() -> Entry:
 
 
 ENTRIES: dict[str, Callable[[], Entry]] = {
-    "entmax": entmax_entry, "neighbours": neighbours_entry, "decoder_step": decoder_entry,
+    "entmax": entmax_entry, "neighbours": neighbours_entry,
     "log_shares": shares_entry, "log_mixture": mixture_entry, "log_totals": totals_entry,
     "topk": topk_entry, "softmax_errors": errors_entry, "dropped": dropped_entry,
     "dropped_elu_errors": elu_errors_entry, "band": band_entry, "adam_rows": adam_entry,
@@ -421,17 +410,6 @@ def windowed(words: Tensor, nodes: Tensor, mask: Tensor, **tables: Tensor) -> ob
     return torch.autograd.grad(sums.sum(), tables["queries"])
 
 
-def stepped(items: Tensor, seen: Tensor, scores: Tensor, base: Tensor, outputs: Tensor, room: Tensor) -> object:
-    named = {name: torch.from_numpy(array) for name, array in weights(4, 3).items()}
-    norm = (named.pop("norm"),) * 2
-    packed = incremental.PackedLayers([named], [[(*norm, 1e-5)] * 3])
-    if not packed.suit(items, seen):
-        return None
-    return incremental.compiled_step(
-        packed, items, [incremental.Folded(scores, base, outputs)], [room], seen, 2, weigh=True
-    )
-
-
 def encoded(items: Tensor, places: Tensor, mask: Tensor) -> object:
     encoder = incremental.PackedEncoder([EncoderLayer(4, 2, 3, 0.0)])
     return encoder.encode(items, PackedRows(2, 2, places), mask) if encoder.suits(items) else None
@@ -466,7 +444,6 @@ def wrapped() -> dict[str, Wrapped]:
     places, table = torch.arange(3), torch.ones(2, 2, 128).short()
     all_seen, scores, units = torch.ones(2, 2, 2).bool(), shaped(scores=(3, 5)), shaped(grad=(3, 4), units=(3, 4))
     seen = shaped(queries=(4, 6), nears=(4, 6), firsts=(4, 6), relays=(2, 6))
-    folds = shaped(scores=(1, 4, 6), base=(1, 1, 6), outputs=(1, 6, 4), room=(2, 2, 5, 2))
     short = shaped(queries=(2, 3), steps=(70,), bias=(70,), items=(70, 3), factors=(70,))
 
     def mixture(totals: Tensor, cells: Tensor, added: Tensor) -> object:
@@ -502,7 +479,6 @@ def wrapped() -> dict[str, Wrapped]:
         "entmax": Wrapped(weighed, shaped(scores=(2, 70), alpha=(2, 1)) | {"mask": torch.ones(2, 70).bool()}),
         "band": Wrapped(banded, shaped(times=(2, 3), values=(6, 4), scores=(6, 3), grad=(6, 4)) | {"lengths": ends}),
         "window": Wrapped(windowed, {"words": index, "nodes": index, "mask": mask, **seen}),
-        "decoder": Wrapped(stepped, {"items": tensor(1, 2, 4), "seen": torch.zeros(1, 2, 3), **folds}),
         "log shares": Wrapped(log_probabilities, shaped(states=(2, 4), weight=(5, 6))),
         "encoder": Wrapped(encoded, {"items": tensor(3, 4), "places": places, "mask": all_seen}),
         "core": Wrapped(core, {"ids": ids, "mask": mask} | shaped(items=(4, 4), by_distance=(3, 2))),

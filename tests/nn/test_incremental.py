@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ensue.nn.autograd import DerivedCache
-from ensue.nn.incremental import IncrementalDecoder, Past
+from ensue.nn.incremental import IncrementalDecoder
 from ensue.nn.transformer import DecoderLayer, PackedRows
 
 DIM, HEADS, WIDE, LAYERS = 8, 2, 6, 2
@@ -46,21 +46,8 @@ def all_at_once(layers: nn.ModuleList, items: Tensor, memory: Tensor, mask: Tens
 MASK = torch.tensor([[True, True, False, True], [False, True, False, False], [True, True, True, True]])
 
 
-def none_yet(sources: int) -> tuple[Past, ...]:
-    like = torch.zeros((), dtype=torch.float64)
-    return tuple(Past.none(like, sources * HEADS, DIM // HEADS) for _ in range(LAYERS))
-
-
-def test_who_goes_on_from_an_earlier_past_disturbs_no_later_one() -> None:
-    parts = torch.randn(5, 2, 3, 30, 4)
-    base = Past.none(parts, 3, 4).append(parts[0])
-    one, other = base.append(parts[1]), base.append(parts[2])
-    long = one.append(parts[3]).append(parts[4])
-    assert torch.equal(base.tensor(), parts[0])
-    assert torch.equal(one.tensor(), torch.cat([parts[0], parts[1]], dim=2))
-    assert torch.equal(other.tensor(), torch.cat([parts[0], parts[2]], dim=2))
-    assert torch.equal(long.tensor(), torch.cat([*parts[[0, 1, 3, 4]]], dim=2))
-    assert one.room is base.room and other.room is not base.room
+def none_yet(sources: int) -> tuple[Tensor, ...]:
+    return tuple(torch.empty(2, sources * HEADS, 0, DIM // HEADS, dtype=torch.float64) for _ in range(LAYERS))
 
 
 @torch.no_grad()

@@ -85,15 +85,6 @@ struct StepLayer {
     float* values ARRAY(sources * heads, capacity, dim / heads);
 };
 
-struct StepCall {
-    int64_t sources, rows, dim, heads, wide, length, before, capacity, layers;
-    const StepLayer* layer;
-    const float* seen ARRAY(sources, rows, before + rows);   // 0 or below: below is not seen
-    float* items ARRAY(sources, rows, dim);                  // in and out
-    float* weights ARRAY(sources, rows, heads, length);      // of the last layer; null where not asked for
-};
-EXPORT int64_t ensue_decoder_step(const StepCall* call);
-
 constexpr int64_t STEP_ROWS = 96;  // rows that pass the weights of a step together, unless one source has more
 constexpr int64_t BEGIN_TOKEN = 2, END_TOKEN = 3;
 

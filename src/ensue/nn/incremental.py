@@ -22,10 +22,6 @@ from ensue import kernels
 from ensue.nn.device import is_float32_on_cpu
 from ensue.nn.transformer import Attention, DecoderLayer, EncoderLayer, PackedRows
 
-_ROOM = 64
-"""Items for which there is room at least."""
-MAX_ROWS = 512
-"""Rows of a source in a compiled step at most: the nodes of a tree, each of which sees few others."""
 MAX_ITEMS = 256
 """Items of a compiled pass of an encoder at most: products of more are faster in torch."""
 _NEVER = -1e30
@@ -82,9 +78,8 @@ class PackedLayers:
         tensors = [tensor for layer_weights in weights for tensor in layer_weights.values()]
         tensors += [tensor for layer in norms for norm in layer for tensor in norm[:2]]
         self.layers: list[kernels.Structure] = []
-        # Cached by identity, since a beam search passes the same objects at every step.
+        # Cached by identity: what is written and what is scored attend to the same memory.
         self._memory: tuple[Sequence[Folded], list[kernels.Structure]] | None = None
-        self._past: tuple[Sequence[Tensor], kernels.Value] | None = None
         self.plain = is_float32_on_cpu(*tensors) and all(tensor.is_contiguous() for tensor in tensors)
         if not (self.plain and kernels.is_loaded()):
             return
@@ -94,15 +89,14 @@ class PackedLayers:
             pairs = zip(("written", "read", "fed"), three, strict=True)
             self.layers.append(kernels.prepare("StepLayer", dim=self.dim, **layer_weights, **dict(pairs)))
 
-    def attend_to(self, folds: Sequence[Folded], heads: int) -> bool:
-        """Set the memory that the layers attend to; return whether there is a compiled function that takes it.
+    def with_memory(self, folds: Sequence[Folded], heads: int) -> ctypes.Array[kernels.Structure] | None:
+        """Return the layers with the memory that they attend to, side by side; ``None`` where no kernel takes it.
 
         The memory of the latest call is not checked again.
         """
         if self._memory is None or self._memory[0] is not folds:
-            self._memory = self._past = None
             if not self.suit(*(tensor for fold in folds for tensor in fold)):
-                return False
+                return None
             length = folds[0].base.shape[-1] // heads
             layers = [
                 kernels.prepare(
@@ -112,30 +106,7 @@ class PackedLayers:
                 for layer, fold in zip(self.layers, folds, strict=True)
             ]  # fmt: skip
             self._memory = folds, layers
-        return True
-
-    def with_memory(self, folds: Sequence[Folded], heads: int) -> ctypes.Array[kernels.Structure] | None:
-        """Return the layers with the memory that they attend to, side by side; ``None`` where no kernel takes it."""
-        if not self.attend_to(folds, heads):
-            return None
-        assert self._memory is not None
         return kernels.array(self._memory[1])
-
-    def with_past(self, rooms: Sequence[Tensor]) -> kernels.Value:
-        """Return the layers, side by side in memory, with the keys and values of their past.
-
-        Args:
-            rooms: one per layer, (2, sources x heads, capacity, dim / heads). Those of the latest call are not set
-                again: their contents may change, but not where they are.
-        """
-        assert self._memory is not None
-        if self._past is None or any(room is not old for room, old in zip(rooms, self._past[0], strict=True)):
-            layers = [
-                kernels.prepare("StepLayer", layer, keys=room[0], values=room[1], capacity=room.shape[2])
-                for layer, room in zip(self._memory[1], rooms, strict=True)
-            ]
-            self._past = rooms, kernels.array(layers)
-        return self._past[1]
 
     def suit(self, *tensors: Tensor) -> bool:
         """Return whether there is a compiled function, and it takes such tensors."""
@@ -218,64 +189,6 @@ class Folded(NamedTuple):
     values: Tensor
 
 
-class _Room:
-    """(2, n, capacity, width) and how much of the capacity is taken."""
-
-    def __init__(self, buffer: Tensor, used: int) -> None:
-        self.buffer = buffer
-        self.used = used
-
-
-class Past(NamedTuple):
-    """Keys and values of all items read so far, with spare capacity: a step appends its items and copies nothing.
-
-    Only the latest goes on in the same room; what goes on from an earlier one gets a copy.
-
-    Attributes:
-        room: where they are.
-        size: how many there are.
-    """
-
-    room: _Room
-    size: int = 0
-
-    @classmethod
-    def none(cls, like: Tensor, count: int, width: int) -> Past:
-        """Return an empty past: ``count`` rows of ``width``."""
-        return cls(_Room(like.new_empty(2, count, 0, width), 0))
-
-    def tensor(self) -> Tensor:
-        """Return keys and values, (2, n, size, width)."""
-        return self.room.buffer[:, :, : self.size]
-
-    def of_sources(self, index: Tensor, num_sources: int) -> Past:
-        """Return a copy of the past of some of the sources; the rows of a source, its heads, are adjacent."""
-        pairs, _, capacity, width = self.room.buffer.shape
-        # The n rows are sources x heads: separate the sources, gather some, and join the axes again.
-        buffer = self.room.buffer.view(pairs, num_sources, -1).index_select(1, index)
-        return Past(_Room(buffer.view(pairs, -1, capacity, width), self.size), self.size)
-
-    def append(self, new: Tensor) -> Past:
-        """Return the past with (2, n, more, width) appended."""
-        past = self.open(new.shape[2])
-        past.room.buffer[:, :, self.size : past.size] = new
-        return past
-
-    def open(self, more: int) -> Past:
-        """Return the past with room for ``more`` items, which are still to be written."""
-        room = self.room
-        size = self.size + more
-        # Copy if a later past has written into the room already, or if the room is too small.
-        if room.used != self.size or size > room.buffer.shape[2]:
-            pairs, count, _, width = room.buffer.shape
-            # Doubling the capacity keeps the total cost of copies linear in the length.
-            buffer = room.buffer.new_empty(pairs, count, max(size, 2 * self.size, _ROOM), width)
-            buffer[:, :, : self.size] = self.tensor()
-            room = _Room(buffer, size)
-        room.used = size
-        return Past(room, size)
-
-
 class IncrementalDecoder:
     """The layers as they are read one token at a time.
 
@@ -318,14 +231,14 @@ class IncrementalDecoder:
         return self._latest[2]
 
     def step(
-        self, items: Tensor, folded: Sequence[Folded], past: Sequence[Past], seen: Tensor, *, weigh: bool
-    ) -> tuple[Tensor, tuple[Past, ...], Tensor | None]:
+        self, items: Tensor, folded: Sequence[Folded], past: Sequence[Tensor], seen: Tensor, *, weigh: bool
+    ) -> tuple[Tensor, tuple[Tensor, ...], Tensor | None]:
         """Compute all layers for one new item per row.
 
         Args:
             items: (sources, rows, dim).
             folded: from :meth:`fold`.
-            past: a layer each, of sources x heads and dim / heads: what the rows of a source have read.
+            past: a layer each, (2, sources x heads, before, dim / heads) keys and values of what the rows have read.
             seen: (sources, rows, before + rows) 0 for what each row sees, itself at least; -inf elsewhere.
             weigh: whether the weights of the memory are asked for.
 
@@ -333,12 +246,6 @@ class IncrementalDecoder:
             (sources, rows, dim); the past with the new items; (sources, rows, heads, length) weights of the last layer,
             or ``None``.
         """
-        is_small = 0 < items.shape[1] <= MAX_ROWS
-        if is_small and self.packed.suit(items, seen) and self.packed.attend_to(folded, self.heads):
-            opened = tuple(layer_past.open(items.shape[1]) for layer_past in past)
-            rooms = [cached.room.buffer for cached in opened]
-            states, attended = compiled_step(self.packed, items, folded, rooms, seen, self.heads, weigh=weigh)
-            return states, opened, attended
         sources, rows, dim = items.shape
         heads = self.heads
         # Shapes of the projections split into queries, keys and values by head, and of the outputs by source.
@@ -353,8 +260,8 @@ class IncrementalDecoder:
             # (sources x rows, 3 dim) to (3, sources, heads, rows, dim / heads), then sources and heads as one axis.
             projections = _map(layer.inward, flat).view(split).permute(2, 0, 3, 1, 4)
             projections = projections.reshape(3, sources * heads, rows, dim // heads)
-            new_past.append(layer_past.append(projections[1:]))
-            cached = new_past[-1].tensor()
+            cached = torch.cat([layer_past, projections[1:]], dim=2)
+            new_past.append(cached)
             self_weights = torch.baddbmm(wall, projections[0], cached[0].mT).softmax(2)
             # Put the heads of each row side by side again.
             mixed = torch.bmm(self_weights, cached[1]).view(joined).transpose(1, 2).reshape(-1, dim)
@@ -366,50 +273,6 @@ class IncrementalDecoder:
             flat = layer.read(read + layer.output_bias).view(-1, dim)
             flat = layer.fed(flat + _map(layer.narrow, _map(layer.wide, flat).relu_()))
         return flat.view(sources, rows, dim), tuple(new_past), weights if weigh else None
-
-
-def compiled_step(
-    packed: PackedLayers,
-    items: Tensor,
-    folds: Sequence[Folded],
-    rooms: Sequence[Tensor],
-    seen: Tensor,
-    heads: int,
-    *,
-    weigh: bool,
-) -> tuple[Tensor, Tensor | None]:
-    """Compute all layers of :meth:`IncrementalDecoder.step` for a few rows of each source, in one call.
-
-    Args:
-        packed: the weights.
-        items: (sources, rows, dim).
-        folds: the memory of each layer.
-        rooms: one per layer, (2, sources x heads, capacity, dim / heads); keys and values are written behind those
-            there are.
-        seen: (sources, rows, before + rows) 0 for what each row sees, -inf elsewhere.
-        heads: of both attentions.
-        weigh: whether the weights of the memory are asked for.
-
-    Returns:
-        (sources, rows, dim), and (sources, rows, heads, length) weights of the last layer, or ``None``.
-
-    Raises:
-        IndexError: a room is too small.
-        ValueError: a tensor of another shape or type.
-    """
-    if not packed.attend_to(folds, heads):
-        raise ValueError("the memory is not of contiguous float32 tensors on the CPU")
-    sources, rows, _ = items.shape
-    length = folds[0].base.shape[-1] // heads
-    # The kernel overwrites the items with the states.
-    items = items.clone()
-    weights = items.new_empty(sources, rows, heads, length) if weigh else None
-    kernels.call(
-        "decoder_step", heads=heads, length=length, capacity=rooms[0].shape[2], wide=packed.hidden,
-        before=seen.shape[2] - rows, layers=len(rooms), layer=packed.with_past(rooms), seen=seen, items=items,
-        weights=weights,
-    )  # fmt: skip
-    return items, weights
 
 
 class PackedEncoder:

@@ -7,7 +7,6 @@ The search is :func:`ensue.tasks.suggest.decoding.beam_search`, the scores are t
 from __future__ import annotations
 
 import numpy as np
-from torch import nn
 
 from ensue import kernels
 from ensue.metrics import Floats
@@ -35,16 +34,14 @@ def _prepared(writer: Decoder, memory: object, longest: int) -> kernels.Structur
     """
     if not (kernels.is_loaded() and isinstance(writer, QueryWriter) and isinstance(memory, WriterMemory)):
         return None
-    words = writer.words
-    table = words.table.weight.detach()
-    has_projection = not (isinstance(writer.widen, nn.Identity) and isinstance(words.narrow, nn.Identity))
-    if has_projection or not len(memory.words) or not is_float32_on_cpu(table, memory.keys):
+    table = writer.inputs()
+    if not len(memory.words) or not is_float32_on_cpu(table, memory.keys):
         return None
     decoder = writer.kept.get(parameters_of(writer.layers))
     layers = decoder.packed.with_memory(decoder.fold(memory.keys, memory.mask), decoder.heads)
     if layers is None:
         return None
-    output = words.output()
+    output = writer.words.output()
     return kernels.prepare(
         "search", layer=layers, heads=decoder.heads, layers=len(layers), wide=decoder.packed.hidden, longest=longest,
         scale=writer.dim**0.5, table=table, codes=sinusoids(longest + 1, writer.dim, table.dtype, table.device),

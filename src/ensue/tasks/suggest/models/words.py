@@ -67,35 +67,35 @@ class TokenTable(nn.Module):
         gaps = (states * difference).sum(1) + bias[targets - UNKNOWN] - bias.mean()
         return self.smoothing * gaps.mean()
 
-    def log_likelihood(self, states: Tensor, targets: Tensor, owners: Tensor | None = None) -> Tensor:
+    def log_likelihood(self, states: Tensor, targets: Tensor) -> Tensor:
         """(targets,) log-probabilities; in blocks of states where no gradient is asked for.
 
         Args:
-            states: (states, dim).
+            states: (targets, dim).
             targets: (targets,) ids.
-            owners: (targets,) the state that says each; its own unless given.
         """
         states, weight, bias = self._parts(states)
         targets = targets - UNKNOWN
-        if torch.is_grad_enabled() and owners is None:
+        if torch.is_grad_enabled():
             return -functional.cross_entropy(functional.linear(states, weight, bias), targets, reduction="none")
         totals = _log_totals(states, weight, bias)
-        if owners is not None:
-            states, totals = states[owners], totals[owners]
         return (states * functional.embedding(targets, weight)).sum(1) + bias[targets] - totals
 
     @torch.no_grad()
     def log_probabilities(self, states: Tensor) -> Tensor:
         """(rows, dim) to (rows, ids) of all tokens, without a gradient; padding at -inf."""
-        return log_probabilities(self.narrow(states), self.output())
+        return log_probabilities(states, self.output())
 
     def output(self) -> Tensor:
         """Return (dim + 1, ids) the weights of the scores as columns and, as the last row, the biases."""
-        return self.kept.get((self.bias, self.table.weight if self.weight is None else self.weight))
+        weight = self.table.weight if self.weight is None else self.weight
+        return self.kept.get((self.bias, weight, *self.narrow.parameters()))
 
     def _turned(self) -> Tensor:
         """(dim + 1, ids) the weights and, as the last row, the bias, which else is written over all scores first."""
         weight = self.table.weight if self.weight is None else self.weight
+        if isinstance(self.narrow, nn.Linear):
+            weight = weight @ self.narrow.weight
         bias = self.bias.detach().clone()
         # With a bias of -inf padding is never the likeliest, and adds nothing to the total.
         bias[PADDING] = -torch.inf

@@ -19,10 +19,9 @@ from torch.nn import functional
 
 from ensue.nn.autograd import DerivedCache, parameters_of
 from ensue.nn.dropout import Dropout
-from ensue.nn.incremental import Folded, IncrementalDecoder, Past
+from ensue.nn.incremental import Folded, IncrementalDecoder
 from ensue.nn.transformer import DecoderLayer, PackedRows, sinusoids
 from ensue.tasks.suggest.batch import PADDING, select
-from ensue.tasks.suggest.models.tree import Tree
 from ensue.tasks.suggest.models.words import TokenTable
 
 
@@ -58,7 +57,7 @@ class WriterState(NamedTuple):
         steps: the decoder as it reads one token at a time.
         memory: a layer each, how the memory is attended to.
         same: (sources, length, length) 1 where two places of the memory hold the same token; ``None`` without copying.
-        layers: a layer each, what was read.
+        layers: a layer each, (2, sources x heads, tokens, dim / heads) keys and values of what was read.
         seen: (sources, rows / sources, tokens) 0 for the tokens that a row has read, its path in the tree; else -inf.
         position: the position of the next token.
     """
@@ -66,7 +65,7 @@ class WriterState(NamedTuple):
     steps: IncrementalDecoder
     memory: tuple[Folded, ...]
     same: Tensor | None
-    layers: tuple[Past, ...]
+    layers: tuple[Tensor, ...]
     seen: Tensor
     position: int = 0
 
@@ -82,7 +81,10 @@ class WriterState(NamedTuple):
         return self._replace(
             memory=tuple(select(fold, index) for fold in self.memory),
             same=None if self.same is None else self.same.index_select(0, index),
-            layers=tuple(past.of_sources(index, len(self.seen)) for past in self.layers),
+            # Sources x heads are one axis: the sources are picked, and the heads of each stay side by side.
+            layers=tuple(
+                past.unflatten(1, (len(self.seen), -1)).index_select(1, index).flatten(1, 2) for past in self.layers
+            ),
             seen=self.seen.index_select(0, index),
         )
 
@@ -112,6 +114,7 @@ class QueryWriter(nn.Module):
         self.gate = nn.Linear(dim, 1) if copy else None
         self.drop = Dropout(dropout)
         self.kept = DerivedCache(self._steps)
+        self.widened = DerivedCache(lambda: cast(Tensor, self.widen(self.words.table.weight)))
 
     def look(self, ids: Tensor, rows: PackedRows) -> Tensor:
         """Tokens times sqrt(dim) and the codes of their positions.
@@ -170,13 +173,8 @@ class QueryWriter(nn.Module):
         return self.words.smooth(vectors, targets[is_token]) - log_shares.sum() / max(1, len(log_shares))
 
     def likelihood(self, memory: WriterMemory, read: Tensor, targets: Tensor) -> Tensor:
-        """(rows, length) log-probability of each token of ``targets``; 0 at padding.
-
-        Where no gradient is asked for, what several rows of a source begin with is read once.
-        """
+        """(rows, length) log-probability of each token of ``targets``; 0 at padding."""
         is_token = targets != PADDING
-        if len(targets) > len(memory.words) and not torch.is_grad_enabled():
-            return memory.keys.new_zeros(targets.shape).masked_scatter(is_token, self._branches(memory, read, targets))
         vectors, weights = self.states(memory, read, PackedRows.of(is_token), weigh=self.gate is not None)
         if weights is None:
             log_shares = self.words.log_likelihood(vectors, targets[is_token])
@@ -200,41 +198,26 @@ class QueryWriter(nn.Module):
         gate = self.gate(vectors).view(-1, *[1] * (written.dim() - 1))
         return torch.logaddexp(written + functional.logsigmoid(gate), _log(copied) + functional.logsigmoid(-gate))
 
-    def _branches(self, memory: WriterMemory, read: Tensor, targets: Tensor) -> Tensor:
-        """(tokens,) log-probability of all tokens of ``targets``, row by row."""
-        tree = Tree.of(read, len(memory.words))
-        vectors = tree.rows.pad(self._look(tree.ids, tree.depths, read.shape[1]))
-        state = self.start(memory, copy=False)
-        # Without itself a padded node would attend to nothing, and its softmax would be NaN.
-        itself = torch.eye(tree.rows.length, dtype=torch.bool, device=read.device)  # padding too, or it is not finite
-        seen = torch.zeros_like(tree.seen, dtype=vectors.dtype).masked_fill_(~(tree.seen | itself), -torch.inf)
-        copying = self.gate is not None
-        vectors, _, weights = state.steps.step(vectors, state.memory, state.layers, seen, weigh=copying)
-        vectors = tree.rows.pack(vectors)
-        is_token = targets != PADDING
-        nodes, flat = tree.nodes[is_token], targets[is_token]
-        written = self.words.log_likelihood(vectors, flat, nodes)
-        if weights is None:
-            return written
-        # A node's cell among the padded (sources x longest) ones, whose row tells the source.
-        cells = nodes if tree.rows.places is None else tree.rows.places[nodes]
-        sources = torch.div(cells, tree.rows.length, rounding_mode="floor")
-        copied = (weights.mean(2).flatten(0, 1)[cells] * (memory.words[sources] == flat[:, None])).sum(1)
-        return self._mixed(written, copied, vectors[nodes])
-
-    def start(self, memory: WriterMemory, *, copy: bool = True) -> WriterState:
-        """Nothing is written yet; without ``copy`` nothing of what :meth:`step` copies by."""
+    def start(self, memory: WriterMemory) -> WriterState:
+        """Nothing is written yet."""
         sources, _, _, heads, _, width = memory.keys.shape
-        empty = Past.none(memory.keys, sources * heads, width)
+        empty = memory.keys.new_empty(2, sources * heads, 0, width)
         steps = self.kept.get(parameters_of(self.layers))
         folded = steps.fold(memory.keys, memory.mask)
         none = memory.keys.new_zeros(len(memory.keys), 1, 0)
         same = None
-        if copy and self.gate is not None:
+        if self.gate is not None:
             # Attention on all places of one word is added up by a product with this table.
             same = (memory.words[:, :, None] == memory.words[:, None]) & memory.mask[:, :, None]
             same = same.to(memory.keys.dtype)
         return WriterState(steps, folded, same, tuple(empty for _ in self.layers), none)
+
+    def inputs(self) -> Tensor:
+        """Return (ids, dim) the vectors of the tokens, without their positions."""
+        table = self.words.table.weight
+        if isinstance(self.widen, nn.Identity):
+            return table.detach()
+        return self.widened.get((table, *self.widen.parameters()))
 
     def gate_vector(self) -> Tensor | None:
         """Return (dim + 1,) the weights of the gate and its bias; ``None`` without copying."""

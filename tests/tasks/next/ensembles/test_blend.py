@@ -7,12 +7,14 @@ import pytest
 import torch
 
 from ensue import History, SettingError
-from ensue.data.histories import Histories
+from ensue.data.histories import Histories, Index
 from ensue.learning import life
-from ensue.tasks.next.batch import Batch
+from ensue.tasks.next.batch import Batch, PaddedBatch, Scores
 from ensue.tasks.next.dataset import Windows
+from ensue.tasks.next.ensembles import blend_counts
 from ensue.tasks.next.ensembles.blend import NEIGHBOUR_WEIGHTS, PRIOR, SPREAD, Blend
 from ensue.tasks.next.ensembles.blend_counts import FLOOR, REPEATS, STEP_FLOOR
+from ensue.tasks.next.ensembles.memory import BlendMemory
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.tasks.next.settings import BlendSettings
 from ensue.vocabulary import FIRST, Vocabulary
@@ -307,6 +309,34 @@ def test_chances_are_those_of_the_whole_catalogue() -> None:
         scores = model(batch).scores
     found = [float((power * scores).log_softmax(1).gather(1, batch.targets[:, None]).sum()) for power in (0.8, 1, 1.25)]
     assert found[1] == max(found)
+
+
+def test_a_second_network_finds_the_held_out_targets_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trials of a network during its training choose the same numbers as one that counts for itself."""
+    walks = [History(tuple(np.random.default_rng(row).permutation(list(VALUES))[:4].tolist())) for row in range(120)]
+    learned = Histories.of(walks[:80])
+    held = Histories.of(walks[80:]).encode(learned.vocabulary)
+    counted: list[PaddedBatch] = []
+    recalled = blend_counts.recalled
+
+    def counting(memory: BlendMemory, batch: PaddedBatch) -> tuple[Index, Scores, Scores]:
+        counted.append(batch)
+        return recalled(memory, batch)
+
+    monkeypatch.setattr(blend_counts, "recalled", counting)
+    made = []
+    calls = []
+    for seed, others in ((1, held), (2, held), (2, Histories.of(walks[80:]).encode(learned.vocabulary))):
+        counted.clear()
+        torch.manual_seed(seed)
+        made.append(Blend(BlendSettings(dim=8, neighbours=3), len(learned.vocabulary)).eval())
+        made[-1].finish(learned, others, None)
+        calls.append(len(counted))
+    assert calls[1] < calls[2]
+    assert made[1].members == made[2].members
+    made[1].remember(held)
+    made[1].finish(learned, held, None)
+    assert made[1].members == made[2].members
 
 
 def test_where_little_is_held_out_counts_are_weighed_on_all(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,9 +33,10 @@ The model is from no paper; ``ensue compare`` measures it against its parts.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import fields
-from functools import partial
+from typing import TypeVar, cast
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -47,7 +48,7 @@ from ensue.learning.ensemble import Candidates, fit_weights
 from ensue.nn.item_head import ALL_IDS, Output, Product, rows_of
 from ensue.nn.validation import LARGEST_COUNT, require_number
 from ensue.tasks.next.baselines.session_knn import VSKNN
-from ensue.tasks.next.batch import Batch, Scores
+from ensue.tasks.next.batch import Batch, PaddedBatch, Scores
 from ensue.tasks.next.dataset import hide_seen, repeats
 from ensue.tasks.next.ensembles import blend_counts
 from ensue.tasks.next.ensembles.blend_counts import REPEATS, PartWeights
@@ -74,9 +75,14 @@ MIN_NETWORK_WEIGHT = 0.02
 """Minimum weight of the network: it orders the items that no count covers."""
 CANDIDATES = 50
 """Candidates that a target is compared with; more of them would give the first ranks less weight."""
+MAX_COUNTED = 2**27
+"""Bytes of counts of held-out targets that are not computed again."""
 MIN_TARGETS = 1_000
 FOLDS = 5
 """With fewer held-out targets, weights of count-based parts are also fitted by cross-validation in ``FOLDS``."""
+
+
+T = TypeVar("T")
 
 
 class Blend(nn.Module):
@@ -105,7 +111,8 @@ class Blend(nn.Module):
         self.beside: Tensor = nn.Buffer(torch.zeros(num_ids, settings.dim))
         self.idle = False
         self._leaning: tuple[Tensor, list[int], Tensor] | None = None
-        self._recalled: dict[int, tuple[Index, Scores, Scores]] | None = None
+        self._counted: CountedTargets | None = None
+        self._encoded: dict[int, tuple[Tensor, Tensor]] | None = None
 
     @property
     def members(self) -> dict[str, float]:
@@ -168,7 +175,7 @@ class Blend(nn.Module):
 
     def network_part(self, batch: Batch) -> Output:
         """Scores and weights of the network, times its weight."""
-        sessions, network_weights = self.network.encode(batch)
+        sessions, network_weights = self._encode(batch)
         weights = network_weights * self.scale
         if float(self.scale):
             return Output(self.network.compare(sessions, self.table()).mul_(self.scale), (weights,))
@@ -203,9 +210,9 @@ class Blend(nn.Module):
     def _contributions(self, batch: Batch) -> Iterator[tuple[Tensor | None, Tensor, Tensor, Tensor | None]]:
         """Yield the contributions of all parts but the network: to all ids, to cells, and the events' part in them."""
         weights = self.part_weights()
-        recall = None if self._recalled is None else partial(self._recall, batch)
+        count = None if self._counted is None else self._counted.of(batch)
         max_length = self.settings.max_length
-        for contribution in blend_counts.contributions(self.memory, weights, batch.arrays(), max_length, recall):
+        for contribution in blend_counts.contributions(self.memory, weights, batch.arrays(), max_length, count):
             bias, cells, added, event_weights = (
                 None if array is None else torch.from_numpy(array).to(batch.ids.device) for array in contribution
             )
@@ -250,13 +257,13 @@ class Blend(nn.Module):
         vectors = functional.normalize(self.network.items.rows(ALL_IDS), dim=1).cpu()
         self.beside.copy_(_neighbour_means(self.memory.sessions, vectors))
 
-    def _recall(self, batch: Batch) -> tuple[Index, Scores, Scores]:
-        """Return :func:`blend_counts.recalled`; while weights are chosen, of each batch once."""
-        if self._recalled is None:
-            return blend_counts.recalled(self.memory, batch.arrays())
-        if id(batch) not in self._recalled:
-            self._recalled[id(batch)] = blend_counts.recalled(self.memory, batch.arrays())
-        return self._recalled[id(batch)]
+    def _encode(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Return what the network encodes; while weights are chosen, of each batch once."""
+        if self._encoded is None:
+            return self.network.encode(batch)
+        if id(batch) not in self._encoded:
+            self._encoded[id(batch)] = self.network.encode(batch)
+        return self._encoded[id(batch)]
 
     def _set(self, numbers: Tensor) -> None:
         """Set the weights of a conditional logit; those of parts are not negative."""
@@ -276,9 +283,16 @@ class Blend(nn.Module):
     def _choose(self, learned: Histories, valid: Histories, *, hide: bool) -> None:
         """Choose the weight of co-occurring items, then all others; twice, for they decide who the candidates are."""
         self.eval()
-        batches = drawn(self, valid, self.weight.device)
+        # To count takes longest. No number changes the counts, nor does the network, of which several are tried.
+        counted = _COUNTED.get(valid)
+        key = id(learned), self.settings, self.memory.num_ids, self.memory.sessions.num_sessions
+        if counted is None or counted.key != key:
+            counted = CountedTargets(self.memory, drawn(self, valid, self.weight.device), key)
+            _COUNTED[valid] = counted
+        batches = counted.batches
         hidden = valid if hide else None
-        self._recalled = {}  # to find them takes longest, and no number changes them
+        self._counted = counted
+        self._encoded = {}
         # The weight of co-occurring items is chosen with the network and the neighbours alone.
         self._set(torch.tensor([1.0, 1.0, *(0.0 for _ in PRIOR[2:])]))
         gains: dict[float, float] = {}
@@ -308,7 +322,7 @@ class Blend(nn.Module):
         power = likeliest_power(self, batches, hidden) if len(self.beside) - FIRST > CANDIDATES else 1.0
         for buffer in (self.scale, self.weight, self.step, self.mix, self.repeat):
             buffer.mul_(power)
-        self._recalled = None
+        self._counted = self._encoded = None
 
     def _cross_fitted(self, learned: Histories, *, hide: bool) -> Iterator[Tensor]:
         """Yield the features of the targets in each of ``FOLDS`` folds, from counts of all others."""
@@ -347,15 +361,16 @@ class Blend(nn.Module):
 
     def _part_scores(self, batch: Batch, candidate_ids: Tensor) -> Tensor:
         """(targets, candidates, parts) what each part knows of some candidates, (targets, candidates) ids."""
-        sessions, _ = self.network.encode(batch)
+        sessions, _ = self._encode(batch)
         network = self.network.compare(sessions, self.table()).cpu()
         kinds = torch.zeros(network.shape, dtype=torch.int64)
         arrays = batch.arrays()
         cells, classes = blend_counts.repeated(arrays, self.memory.num_ids, self.settings.max_length)
         kinds.view(-1)[torch.from_numpy(cells)] = torch.from_numpy(1 + classes)
         features = [network.gather(1, candidate_ids)]
-        popular, interpolated_cells, interpolated, _ = blend_counts.interpolated(self.memory, arrays)
-        parts: list[tuple[Index, Scores]] = [self._recall(batch)[:2], blend_counts.followed(self.memory, arrays)]
+        count = (self._counted or CountedTargets(self.memory, [])).of(batch)
+        popular, interpolated_cells, interpolated, _ = count(blend_counts.interpolated)
+        parts: list[tuple[Index, Scores]] = [count(blend_counts.recalled)[:2], count(blend_counts.followed)]
         for cells, added in (*parts, (interpolated_cells, interpolated)):
             # Sparse contributions are scattered into a full (targets, ids) table, from which candidates are gathered.
             dense = torch.zeros(network.numel()).index_add_(0, torch.from_numpy(cells), torch.from_numpy(added))
@@ -364,6 +379,43 @@ class Blend(nn.Module):
         # Class 0 is an item that the session does not hold; it has no weight of its own.
         repeat_classes = functional.one_hot(kinds.gather(1, candidate_ids), 1 + len(REPEATS))[..., 1:]
         return torch.cat([torch.stack(features, dim=2), repeat_classes.float()], dim=2)
+
+
+class CountedTargets:
+    """Held-out targets, and what the counts of training data know of them, each computed once while there is room.
+
+    Args:
+        memory: the counts of the training data.
+        batches: of the targets.
+        key: what the counts depend on.
+    """
+
+    def __init__(self, memory: BlendMemory, batches: list[tuple[Index, Batch]], key: object = None) -> None:
+        self.memory = memory
+        self.batches = batches
+        self.key = key
+        self.results: dict[tuple[str, int], object] = {}
+        self.size = 0
+
+    def of(self, batch: Batch) -> blend_counts.Count:
+        """Return the function that counts for a batch."""
+
+        def count(function: Callable[[BlendMemory, PaddedBatch], T]) -> T:
+            key = function.__name__, id(batch)
+            if key in self.results:
+                return cast(T, self.results[key])
+            result = function(self.memory, batch.arrays())
+            size = sum(array.nbytes for array in cast("tuple[Scores, ...]", result))
+            if self.size + size <= MAX_COUNTED:
+                self.size += size
+                self.results[key] = result
+            return result
+
+        return count
+
+
+_COUNTED: WeakKeyDictionary[Histories, CountedTargets] = WeakKeyDictionary()
+"""By the validation data, which lives as long as one training."""
 
 
 def _neighbour_means(past: VSKNN, vectors: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ runs in torch or, exported, in onnxruntime; these parts are the same for both.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from ensue.tasks.next.baselines.session_knn import AT_ONCE
 from ensue.tasks.next.batch import PaddedBatch, Scores
 from ensue.tasks.next.ensembles.memory import BlendMemory
 
+T = TypeVar("T")
 FLOOR = 0.001
 """Scale of the shares among the neighbours: smaller ones hardly change the score."""
 STEP_FLOOR = 0.01
@@ -59,11 +60,16 @@ class Contribution(NamedTuple):
     event_weights: Scores | None
 
 
-Recall = Callable[[], tuple[Index, Scores, Scores]]
+class Count(Protocol):
+    """Return what a function of a memory and a batch computes; a caller may have the result already."""
+
+    def __call__(self, function: Callable[[BlendMemory, PaddedBatch], T], /) -> T:
+        """Return the result."""
+        ...
 
 
 def contributions(
-    memory: BlendMemory, weights: PartWeights, batch: PaddedBatch, max_length: int, recall: Recall | None = None
+    memory: BlendMemory, weights: PartWeights, batch: PaddedBatch, max_length: int, count: Count | None = None
 ) -> Iterator[Contribution]:
     """Yield the addition of each part whose weight is not 0.
 
@@ -72,20 +78,25 @@ def contributions(
         weights: of the parts.
         batch: histories and their target steps.
         max_length: number of the latest events whose repeats count.
-        recall: returns :func:`recalled` of the batch, where it is known already.
+        count: returns :func:`recalled`, :func:`followed` and :func:`interpolated` of the batch. [default: by calling]
     """
+
+    def call(function: Callable[[BlendMemory, PaddedBatch], T]) -> T:
+        return function(memory, batch)
+
+    count = count or call
     if weights.weight:
-        cells, scores, event_weights = recall() if recall is not None else recalled(memory, batch)
+        cells, scores, event_weights = count(recalled)
         yield Contribution(None, cells, weights.weight * scores, weights.weight * event_weights)
     if weights.step:
-        cells, scores = followed(memory, batch)
+        cells, scores = count(followed)
         # The follower count depends on the latest event alone: each target step attends to itself.
         latest = np.eye(batch.mask.shape[1], dtype=np.float32)
         yield Contribution(
             None, cells, weights.step * scores, weights.step * latest * batch.target_mask[:, None].astype(np.float32)
         )
     if weights.mix:
-        popular, cells, scores, event_weights = interpolated(memory, batch)
+        popular, cells, scores, event_weights = count(interpolated)
         yield Contribution(weights.mix * popular, cells, weights.mix * scores, weights.mix * event_weights)
     if weights.repeat.any():
         cells, classes = repeated(batch, memory.num_ids, max_length)

@@ -83,7 +83,8 @@ class WriterState(NamedTuple):
             same=None if self.same is None else self.same.index_select(0, index),
             # Sources x heads are one axis: the sources are picked, and the heads of each stay side by side.
             layers=tuple(
-                past.unflatten(1, (len(self.seen), -1)).index_select(1, index).flatten(1, 2) for past in self.layers
+                past.view(2, len(self.seen), -1, *past.shape[2:]).index_select(1, index).flatten(1, 2)
+                for past in self.layers
             ),
             seen=self.seen.index_select(0, index),
         )

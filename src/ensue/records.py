@@ -373,8 +373,8 @@ def _name(id: object, noun: str) -> str:
 def labels_text(labels: object) -> str | tuple[str, ...] | None:
     """Return the text of each label of a list or a set; of anything else what :func:`label_text` returns."""
     if isinstance(labels, list | tuple | set | frozenset):
-        texts = [label_text(label) for label in (sorted(labels) if isinstance(labels, set | frozenset) else labels)]
-        return tuple(dict.fromkeys(text for text in texts if text is not None))
+        texts = [text for label in labels if (text := label_text(label)) is not None]
+        return tuple(dict.fromkeys(sorted(texts) if isinstance(labels, set | frozenset) else texts))
     return label_text(labels)
 
 

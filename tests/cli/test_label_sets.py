@@ -51,3 +51,12 @@ def test_labels_that_hold_a_semicolon_are_written_with_another_delimiter(
     written = [sorted(filter(None, cell.split("|"))) for cell in cells]
     # What a model says of its training texts is nearly always their labels.
     assert sum(map(list.__eq__, written, sets)) > 190
+
+
+def test_a_file_of_empty_sets_is_refused(ensue: Ensue, tmp_path: Path) -> None:
+    path = tmp_path / "texts.jsonl"
+    path.write_text('{"texts": ["a ferry"], "label": []}\n' * 4)
+    ran = ensue("fit", "classify", path, "-o", tmp_path / "m", "--model", "tfidf")
+    assert ran.code == 2 and ran.err.endswith(
+        f"ensue: {path}: no text has a label; give texts of at least two labels\n"
+    )

@@ -117,7 +117,10 @@ LINES: dict[str, tuple[str | bytes, str]] = {
         '{"session":1,"item":2}\n\n{"session":1}\n',
         ", line 3: column 'item' is empty; every event needs the item: leave such rows out with --missing drop",
     ),
-    "json, nested": ('{"session":1,"item":[2]}\n', ": field 'item' holds something other than a text or a number"),
+    "json, nested": (
+        '{"session":1,"item":[2]}\n',
+        ": field 'item' holds something other than a text or a number; give texts or numbers",
+    ),
     "history": (
         '{"values":["a"]}\n{"values":"b"}\n',
         ', line 2: field "values" must be a list of texts or whole numbers',

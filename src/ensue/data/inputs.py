@@ -417,13 +417,20 @@ def labels_of(y: object) -> list[object]:
     """Return the labels of texts: one each, or a tuple of several, from sets or a (texts, labels) matrix of 0 and 1."""
     to_array = getattr(y, "toarray", None)  # of a sparse matrix
     matrix = y if to_array is None else to_array()
+    if (frame := frame_of(y)) is not None and frame.width > 1:
+        raise DataError(
+            f"y is a frame of {frame.width} columns; give one column, or y.to_numpy() for 0 and 1 per label"
+        )
     if isinstance(matrix, np.ndarray) and matrix.ndim == 2 and matrix.shape[1] > 1:
         if not np.isin(matrix, (0, 1)).all():
             raise DataError("y is a matrix of other numbers than 0 and 1; give 1 for each label of a text")
         return [tuple(np.flatnonzero(row).tolist()) for row in matrix]
     labels = column_of(y, "y")
     # Sets in one order, so that the same data gives the same model.
-    labels = [sorted(label) if isinstance(label, set | frozenset) else label for label in labels]
+    try:
+        labels = [sorted(label) if isinstance(label, set | frozenset) else label for label in labels]
+    except TypeError:
+        raise DataError("y has a set with labels of several types, such as a text and None; give texts") from None
     return [tuple(label) if isinstance(label, list) else label for label in labels]
 
 

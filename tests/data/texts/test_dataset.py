@@ -311,7 +311,10 @@ LINES: dict[str, tuple[str | bytes, str]] = {
     "tree two": ("(1 a)\n(1 a) (2 b)\n", ", line 2: two trees; write one tree per line"),
     "json": ('{"text":"a"}\n{"text":\n', ", line 2: not JSON ("),
     "json list": ('{"text":"a"}\n[1]\n', ", line 2: not a JSON object; expected one object per line"),
-    "json nested": ('{"text":["a"]}\n', ": field 'text' holds something other than a text or a number"),
+    "json nested": (
+        '{"text":["a"]}\n',
+        ": field 'text' holds something other than a text or a number; give texts or numbers",
+    ),
     "json names": (
         '{"words":"a","y":1}\n',
         ": no column is recognised as the text; the columns are 'words', 'y'; name them with --columns text=…,label=…",

@@ -79,6 +79,13 @@ def test_lists_that_are_written_as_text(tmp_path: Path, write: Callable[[list[st
     assert texts.distinct_labels() == ["[sic]", "[sic] of all"]
 
 
+def test_records_may_have_lists_of_labels(tmp_path: Path) -> None:
+    records = [{"texts": [f"text {row}"], "label": labels} for row, labels in enumerate([*SETS, []])]
+    texts, _ = read_texts(written(tmp_path, "a.jsonl", "\n".join(map(json.dumps, records))))
+    assert texts.labels is not None
+    assert texts.labels.to_list() == [*SETS, []]
+
+
 def test_a_delimiter_at_the_end_is_no_part_of_a_label(tmp_path: Path) -> None:
     texts, _ = read_texts(
         written(tmp_path, "a.tsv", csv(["".join(f"{label};" for label in labels) for labels in SETS]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -14,6 +15,7 @@ from ensue import DataError, Text, TextClassifier
 from ensue.data.texts import Texts
 from ensue.evaluation.comparison import evaluate
 from ensue.metrics import micro_f1, set_counts
+from ensue.records import labels_text
 from ensue.tasks.classify.calibration import thresholds
 from ensue.tasks.classify.predictor import ClassifyPredictor
 from ensue.text import linear
@@ -185,3 +187,20 @@ def test_records_hold_lists_of_labels() -> None:
     assert list(Texts.of([record]).records()) == [record]
     with pytest.raises(DataError, match="give every text one label, or every text a list of labels"):
         Texts.of([record, Text(("b",), "good")])
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        ([set()] * 8, "no text has a label; give texts of at least two labels"),
+        ([{"sea", None}, {"road"}] * 4, "labels of several types, such as a text and None"),
+        (
+            pl.DataFrame({"sea": [0, 1] * 4, "road": [1, 0] * 4}),
+            "y is a frame of 2 columns; give one column, or y.to_numpy",
+        ),
+    ],
+)
+def test_sets_of_no_labels_are_refused(labels: Any, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        TextClassifier("tfidf").fit(["the ferry", "the bus"] * 4, labels)
+    assert labels_text({"sea", "air"}) == ("air", "sea")

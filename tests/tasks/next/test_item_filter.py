@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection
 
 import numpy as np
+import polars as pl
 import pytest
 
-from ensue import Answer, History
+from ensue import Answer, DataError, History
 from ensue.data.histories import Histories
 from ensue.tasks.next import item_filter as filters
 from ensue.tasks.next.item_filter import FilterCache, ItemFilter, Rules, StoredList
@@ -138,3 +139,13 @@ def test_the_latest_filters_are_cached(name: str, limit: int, monkeypatch: pytes
     assert [filter_of(cache, own, None, vocabulary) is one for own, one in zip(lists[:0:-1], made[:0:-1], strict=True)]
     assert filter_of(cache, lists[2], None, vocabulary) is made[2]
     assert filter_of(cache, lists[0], None, vocabulary) is not made[0]
+
+
+def test_rules_of_other_types_are_one_line() -> None:
+    assert Rules.of(exclude=pl.Series(["a", "b"])).exclude == (("a", "b"),)
+    assert Rules.of(exclude=np.array(["a", "b"])).exclude == (("a", "b"),)
+    with pytest.raises(DataError, match=r"max_per is of type list; give a dictionary such as \{'brand': 2\}"):
+        Rules.of(max_per=[("brand", 2)])  # type: ignore[arg-type]
+    for now in (1_700_000_000_000.0, "2024-05-01", float("nan")):
+        with pytest.raises(DataError, match="give seconds since 1970, not milliseconds"):
+            Rules.of(now=now)  # type: ignore[arg-type]

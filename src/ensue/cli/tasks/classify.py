@@ -77,7 +77,8 @@ def require(data: Texts, path: Path, predictor: ClassifyPredictor | None = None,
         raise DataError(f"{path}: the texts have no labels; name their column with --columns label=…")
     distinct = data.distinct_labels()
     if training and len(distinct) < 2:
-        raise DataError(f"{path}: every text has the label {distinct[0]!r}; give texts of at least two labels")
+        label = f"every text has the label {distinct[0]!r}" if distinct else "no text has a label"
+        raise DataError(f"{path}: {label}; give texts of at least two labels")
     if predictor is not None:
         require_sets(data, predictor.metadata.sets, str(path))
         # `Good` and `good` are one label: the spelling of the training data is used.

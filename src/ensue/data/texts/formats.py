@@ -36,7 +36,7 @@ from ensue.data.posts.formats import export_of, json_originals, read_export, rea
 from ensue.data.posts.platforms import is_json, objects
 from ensue.data.schema import FoundColumns, Roles, name_table, plain_name, require_columns, require_roles
 from ensue.data.table import Table, by_role, json_lines, read_delimited, read_objects, read_table, sample_objects
-from ensue.data.texts.exports import LabelFields, flattened
+from ensue.data.texts.exports import LabelFields, flattened, is_json_line
 from ensue.data.texts.label_sets import UNIT, binary_columns, from_binary
 from ensue.errors import DataError, SettingError
 from ensue.lines import listed, plural, quoted
@@ -261,8 +261,12 @@ def _json(request: _Request) -> Table:
         not request.keep_all,
         stated_columns.get("label") or stated_columns.get("labels", ""),
     )
+    lines = content.head(2)
+    # A document of one object may hold its texts, and their labels, as columns.
+    if not stated_columns and len(lines) == 2 and is_json_line(lines[0]) and _is_text(sample_objects(content)[0]):
+        return _lists(content)
     flat = flattened(content, fields)
-    if flat is content and not stated_columns and isinstance(sample_objects(content)[0].get("texts"), list):
+    if flat is content and not stated_columns and _is_text(sample_objects(content)[0]):
         return _lists(content)
     # Documents of several lists name the list of each record in this field.
     if flat is not content and "part" in sample_objects(flat)[0]:
@@ -272,6 +276,11 @@ def _json(request: _Request) -> Table:
     if flat is not content and len(flat.head(2)) == len(content.head(2)):
         table = replace(table, originals=partial(json_lines, content))
     return replace(table, layout="snli") if "gold_label" in table.columns.values() else table
+
+
+def _is_text(fields: Mapping[str, object]) -> bool:
+    """Return whether an object is a text or a pair as ``predict`` reads them."""
+    return isinstance(fields.get("texts"), list)
 
 
 def _export(request: _Request) -> Table:

@@ -153,7 +153,8 @@ def require_labels(texts: Texts, where: str) -> None:
     _labels_of(texts, where)
     labels = texts.distinct_labels()
     if len(labels) < 2:
-        raise DataError(f"{where}: every text has the label {labels[0]!r}; give texts of at least two labels")
+        label = f"every text has the label {labels[0]!r}" if labels else "no text has a label"
+        raise DataError(f"{where}: {label}; give texts of at least two labels")
 
 
 def _labels_of(texts: Texts, where: str) -> pl.Series:

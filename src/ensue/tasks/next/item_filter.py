@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
+from numbers import Real
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +18,7 @@ import numpy as np
 from ensue.arguments import id_list
 from ensue.data.histories import Index, Items, Mask
 from ensue.errors import DataError
+from ensue.lines import one_line
 from ensue.tasks.next.batch import Scores
 from ensue.tasks.next.item_columns import ItemColumns
 from ensue.tasks.next.item_similarity import ItemSimilarity
@@ -86,9 +88,12 @@ class Rules(NamedTuple):
         conditions = tuple(id_list(filters, "filters"))
         if len(conditions) > MAX_FILTERS:
             raise DataError(f"{len(conditions)} filters exceed the limit of {MAX_FILTERS}; join them by and")
-        if now is not None and not abs(now) < MAX_NOW:
-            raise DataError(f"now is {now:g}; give seconds since 1970, not milliseconds")
-        excluded = (id_list(exclude, "exclude"),) if exclude else ()
+        if now is not None and not (isinstance(now, Real) and abs(now) < MAX_NOW):
+            raise DataError(f"now is {one_line(repr(now), 40)}; give seconds since 1970, not milliseconds or a text")
+        if not isinstance(max_per or {}, Mapping):
+            raise DataError(f"max_per is of type {type(max_per).__name__}; give a dictionary such as {{'brand': 2}}")
+        excluded_ids = id_list(exclude, "exclude")
+        excluded = (excluded_ids,) if excluded_ids else ()
         allowed = () if allow is None else (id_list(allow, "allow"),)
         return cls(excluded, allowed, conditions, now, tuple((max_per or {}).items()), diversify)
 

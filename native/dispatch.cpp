@@ -36,6 +36,8 @@
     float shorten(const float* query, int64_t dim, int16_t* to);                                          \
     void short_scores(const ShortCall& call, int64_t first, int64_t last, const int16_t* queries, const float* scales); \
     void exact_scores(const ShortCall& call, int64_t row, float* peaks);                                  \
+    void best_items(const ShortCall& call, int64_t first, int64_t last, const int16_t* queries, const float* scales,    \
+                    float* room);                                                                          \
     void window(const WindowCall& call, int64_t kind, int64_t first, int64_t last);                       \
     float exponentials(float* scores, const float* bias, int64_t count, float* log_sum);                  \
     void dropped(const float* in, const int16_t* levels, int64_t count, int16_t least, float scale, float* out); \
@@ -53,6 +55,7 @@ DECLARE(avx2)
 DECLARE(avx512)
 namespace vnni {
 void short_scores(const ShortCall& call, int64_t first, int64_t last, const int16_t* queries, const float* scales);
+void best_items(const ShortCall& call, int64_t first, int64_t last, const int16_t* queries, const float* scales, float* room);
 }
 #endif
 
@@ -76,6 +79,7 @@ struct Functions {
     decltype(&plain::shorten) shorten;
     decltype(&plain::short_scores) short_scores;
     decltype(&plain::exact_scores) exact_scores;
+    decltype(&plain::best_items) best_items;
     decltype(&plain::window) window;
     decltype(&plain::exponentials) exponentials;
     decltype(&plain::dropped) dropped, dropped_elu;
@@ -88,7 +92,7 @@ struct Functions {
 #define FUNCTIONS(arch)                                                                              \
     {arch::entmax,       arch::log_mixture, arch::log_total,   arch::highest, arch::product,   \
      arch::search, arch::likelihoods, arch::writer_room, arch::lstm,        arch::pair_scores, arch::word_graph, arch::encode,  \
-     arch::session,      arch::latest_click, arch::shorten,     arch::short_scores, arch::exact_scores, arch::window,      arch::exponentials, arch::dropped,   \
+     arch::session,      arch::latest_click, arch::shorten,     arch::short_scores, arch::exact_scores, arch::best_items, arch::window,      arch::exponentials, arch::dropped,   \
      arch::dropped_elu,  arch::dropped_elu_errors, arch::adam_rows, arch::band_forward, arch::band_backward}
 constexpr Functions PLAIN = FUNCTIONS(plain);
 #ifdef ENSUE_X86
@@ -97,6 +101,7 @@ constexpr Functions AVX2 = FUNCTIONS(avx2), AVX512 = FUNCTIONS(avx512);
 constexpr Functions VNNI = [] {
     Functions functions = AVX512;
     functions.short_scores = vnni::short_scores;
+    functions.best_items = vnni::best_items;
     return functions;
 }();
 #endif
@@ -402,20 +407,38 @@ EXPORT int64_t ensue_latest_clicks(const LatestCall* call) {
     return 0;
 }
 
-EXPORT int64_t ensue_short_scores(const ShortCall* call, int threads) {
-    const bool sized = bounded({call->rows, call->ids, 16}) && bounded({call->rows, call->dim}) &&
-                       bounded({call->dim, SHORT_BLOCK}) && bounded({call->ids, call->dim});
-    if (!sized || call->exact < 1 || call->exact > call->ids) return OUT_OF_RANGE;
-    const int64_t width = (call->dim + 1) / 2 * 2;
-    const std::unique_ptr<int16_t[]> queries(new (std::nothrow) int16_t[call->rows * width]);
-    const std::unique_ptr<float[]> scales(new (std::nothrow) float[call->rows]);
+// Runs body(first, last, queries in 16 bits, their scales, room) on pieces of all queries, each with room for `size` numbers.
+template <class Body> static int64_t of_queries(const ShortCall& call, int threads, int64_t size, const Body& body) {
+    const bool sized = bounded({call.rows, call.ids, 16}) && bounded({call.rows, call.dim}) &&
+                       bounded({call.dim, SHORT_BLOCK}) && bounded({call.ids, call.dim});
+    if (!sized || call.exact < 1 || call.exact > call.ids) return OUT_OF_RANGE;
+    const int64_t width = (call.dim + 1) / 2 * 2;
+    const std::unique_ptr<int16_t[]> queries(new (std::nothrow) int16_t[call.rows * width]);
+    const std::unique_ptr<float[]> scales(new (std::nothrow) float[call.rows]);
     if (!queries || !scales) return NO_MEMORY;
-    return with_room<float>(16 * call->rows, threads, SHORT_GROUPS, [&](int64_t first, int64_t last, float* peaks) {  // whole queries
+    return with_room<float>(16 * call.rows, threads, size, [&](int64_t first, int64_t last, float* room) {  // whole queries
         first /= 16, last /= 16;
         for (int64_t row = first; row < last; row++)
-            scales[row] = chosen->shorten(call->queries + row * call->dim, call->dim, queries.get() + row * width);
-        chosen->short_scores(*call, first, last, queries.get(), scales.get());
+            scales[row] = chosen->shorten(call.queries + row * call.dim, call.dim, queries.get() + row * width);
+        body(first, last, queries.get(), scales.get(), room);
+    });
+}
+
+EXPORT int64_t ensue_short_scores(const ShortCall* call, int threads) {
+    return of_queries(*call, threads, SHORT_GROUPS, [&](int64_t first, int64_t last, const int16_t* queries, const float* scales, float* peaks) {
+        chosen->short_scores(*call, first, last, queries, scales);
         for (int64_t row = first; row < last; row++) chosen->exact_scores(*call, row, peaks);
+    });
+}
+
+EXPORT int64_t ensue_short_best(const ShortCall* call, int threads) {
+    const bool sized = call->k >= 1 && call->k <= call->exact && call->ids <= INT32_MAX - SHORT_BLOCK && call->exact <= call->ids &&
+                       bounded({call->rows, call->many}) && bounded({call->rows, best_room(call->exact) + SHORT_BLOCK, 4});
+    if (!sized) return OUT_OF_RANGE;
+    // A row: what is known of it, 16 sums, and two numbers a candidate; then some of one query, and a tile of four.
+    const int64_t wide = best_room(call->exact), size = call->rows * (8 + 16 + 2 * wide) + wide + 4 * SHORT_BLOCK;
+    return of_queries(*call, threads, size, [&](int64_t first, int64_t last, const int16_t* queries, const float* scales, float* room) {
+        chosen->best_items(*call, first, last, queries, scales, room);
     });
 }
 

@@ -205,8 +205,8 @@ void highest(const float* numbers, int64_t count, int64_t k, float* best, int64_
     }
 }
 
-// The number next below the `k`-th highest of some, of which there are as many; NaN where that is -inf or none.
-float below_highest(const float* numbers, int64_t count, int64_t k) {
+// The `k`-th highest of some numbers, of which there are as many, or the one next below it; NaN where that is -inf or none.
+float kth_highest(const float* numbers, int64_t count, int64_t k, bool below) {
     constexpr int L = lanes<float>();
     // Bits of a float as a whole number that orders as it does; the same function leads back.
     const auto flipped = [](int32_t bits) { return bits ^ (bits >> 31 & 0x7fffffff); };
@@ -227,7 +227,7 @@ float below_highest(const float* numbers, int64_t count, int64_t k) {
         if (reached >= k) low = middle;
         else high = int64_t(middle) - 1;
     }
-    const int32_t bits = flipped(int32_t(low > INT32_MIN ? low - 1 : low));
+    const int32_t bits = flipped(int32_t(below && low > INT32_MIN ? low - 1 : low));
     float value;
     std::memcpy(&value, &bits, sizeof value);
     return value;

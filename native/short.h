@@ -26,9 +26,10 @@ float shorten(const float* query, int64_t dim, int16_t* to) {
 }
 
 // Scores of the items of a block for N queries, which are `pairs` apart: SHORT_BLOCK of them side by side, so that no sum is
-// taken across a vector.
+// taken across a vector. Those of the first item and query are written to `out`, those of the next query `step` further.
 template <int N>
-INLINE void short_block(const ShortCall& call, int64_t block, const int16_t* queries, const float* scales, float* out) {
+INLINE void short_block(const ShortCall& call, int64_t block, const int16_t* queries, const float* scales, float* out,
+                        int64_t step) {
     constexpr int L = lanes<float>(), SIDE = N > 1 && L < 16 ? 2 : SHORT_BLOCK / L < 8 ? SHORT_BLOCK / L : 8;
     const int64_t pairs = (call.dim + 1) / 2;
     for (int64_t part = 0; part < SHORT_BLOCK; part += SIDE * L) {
@@ -55,7 +56,7 @@ INLINE void short_block(const ShortCall& call, int64_t block, const int16_t* que
                 store<float>(totals[one] + side * L, __builtin_convertvector(sums[one][side], Vec<float>) * scales[one]);
         const int64_t id = block * SHORT_BLOCK + part, left = call.ids - id, count = left < SIDE * L ? left : SIDE * L;
         for (int one = 0; one < N; one++) {
-            float* to = out + one * call.ids + id;
+            float* to = out + one * step + part;
             if (count == SIDE * L)
 #pragma GCC unroll 8
                 for (int at = 0; at < SIDE * L; at += L)
@@ -71,10 +72,11 @@ void short_scores(const ShortCall& call, int64_t first, int64_t last, const int1
     const int64_t pairs = (call.dim + 1) / 2;
     for (int64_t block = 0; block * SHORT_BLOCK < call.ids; block++) {
         int64_t row = first;
+        float* out = call.out + block * SHORT_BLOCK;
         for (; row + 4 <= last; row += 4)
-            short_block<4>(call, block, queries + 2 * row * pairs, scales + row, call.out + row * call.ids);
+            short_block<4>(call, block, queries + 2 * row * pairs, scales + row, out + row * call.ids, call.ids);
         for (; row < last; row++)
-            short_block<1>(call, block, queries + 2 * row * pairs, scales + row, call.out + row * call.ids);
+            short_block<1>(call, block, queries + 2 * row * pairs, scales + row, out + row * call.ids, call.ids);
     }
 }
 
@@ -93,7 +95,7 @@ void exact_scores(const ShortCall& call, int64_t row, float* peaks) {
             store<float>(peak, larger<float>(load<float>(out + id), load<float>(peak)));
         }
     }
-    const float bound = below_highest(many ? peaks : out, many ? SHORT_GROUPS : call.ids, call.exact);
+    const float bound = kth_highest(many ? peaks : out, many ? SHORT_GROUPS : call.ids, call.exact, true);
     const auto each_above = [&](const auto& body) {
         int64_t id = 0;
         for (; id + 4 * L <= call.ids; id += 4 * L)
@@ -109,6 +111,116 @@ void exact_scores(const ShortCall& call, int64_t row, float* peaks) {
         if (id < call.first) return;
         out[id] = dot(call.queries + row * call.dim, call.items + id * call.dim, call.dim) * call.factors[id] + call.bias[id];
     });
+}
+
+// What is known of a query after some blocks.
+struct BestRow {
+    double total;         // sum of exp(score - top) of most scores; the others are in 16 sums
+    float top, bound;     // the highest score so far; one that is not above the bound is no candidate any more
+    int64_t count, next;  // candidates, in the order of their items; of the hidden ids the first that is not passed
+};
+
+// Leaves the `exact` highest candidates of a query, of equals the earlier.
+inline void drop_lower(BestRow& row, int64_t exact, float* scores, int32_t* ids) {
+    if (row.count <= exact) return;
+    const float least = kth_highest(scores, row.count, exact, false);
+    int64_t equals = exact, kept = 0;
+    for (int64_t at = 0; at < row.count; at++) equals -= scores[at] > least;
+    for (int64_t at = 0; at < row.count && kept < exact; at++)
+        if (scores[at] > least || (scores[at] == least && equals-- > 0)) {
+            scores[kept] = scores[at];
+            ids[kept++] = ids[at];
+        }
+    row.count = kept;
+    row.bound = least;
+}
+
+// Takes a block of scores, of which the first is item `id`'s: all into the sum, and the highest as candidates.
+INLINE void take_block(const ShortCall& call, BestRow& row, const int64_t* hidden, int64_t id, float* block, float* sums,
+                       float* scores, int32_t* ids) {
+    constexpr int L = lanes<float>();
+    constexpr float lowest = -__builtin_inff();
+    for (int64_t at = 0; at < SHORT_BLOCK && id + at < call.first; at++) block[at] = lowest;
+    for (int64_t at = call.ids - id; at < SHORT_BLOCK; at++) block[at] = lowest;
+    for (; row.next < call.many && hidden[row.next] < id + SHORT_BLOCK; row.next++)
+        if (hidden[row.next] >= id) block[hidden[row.next] - id] = lowest;
+    for (int64_t part = 0; part < SHORT_BLOCK; part += 4 * L)
+        for (uint64_t bits = lanes_above(block + part, row.bound); bits; bits &= bits - 1) {
+            const int64_t at = part + __builtin_ctzll(bits);
+            if (block[at] > row.top) {
+                row.total = (row.total + sum<float>(load<float>(sums))) * __builtin_exp(double(row.top) - block[at]);
+                store<float>(sums, Vec<float>{});
+                row.top = block[at];
+            }
+            scores[row.count] = block[at];
+            ids[row.count++] = int32_t(id + at);
+        }
+    if (row.count + SHORT_BLOCK > best_room(call.exact)) drop_lower(row, call.exact, scores, ids);
+    // NaN passes a clamp whose second number it is, so the total of such a row is none.
+    const Vec<float> least = all<float>(Traits<float>::lowest);
+    Vec<float> some = load<float>(sums);
+#pragma GCC unroll 16
+    for (int at = 0; at < SHORT_BLOCK; at += L) some += exp_of<float>(larger<float>(least, load<float>(block + at) - row.top));
+    if (id / SHORT_BLOCK % 16 == 15) {  // few numbers at a time in float32
+        row.total += sum<float>(some);
+        some = Vec<float>{};
+    }
+    store<float>(sums, some);
+}
+
+// The best candidates of a query by the items themselves, and the log of its sum. `exact_scores` has room as `scores` has.
+inline void take_best(const ShortCall& call, int64_t number, BestRow& row, const float* sums, float* scores, int32_t* ids,
+                      float* exact_scores) {
+    constexpr int L = lanes<float>();
+    drop_lower(row, call.exact, scores, ids);
+    for (int64_t one = 0; one < row.count; one++)
+        for (int64_t at = 0; at < call.dim; at += 16) __builtin_prefetch(call.items + ids[one] * call.dim + at, 0, 2);
+    for (int64_t one = 0; one < row.count; one++)
+        exact_scores[one] = dot(call.queries + number * call.dim, call.items + ids[one] * call.dim, call.dim) * call.factors[ids[one]] + call.bias[ids[one]];
+    float* best = call.best + number * call.k;
+    int64_t* places = call.places + number * call.k;
+    const int64_t k = row.count < call.k ? row.count : call.k;
+    if (k) highest(exact_scores, row.count, k, best, places);
+    for (int64_t place = 0; place < call.k; place++) {
+        places[place] = place < k ? ids[places[place]] : 0;
+        if (place >= k) best[place] = -__builtin_inff();
+    }
+    // The sum holds the rounded scores of the candidates, which the exact ones replace.
+    for (int64_t one = row.count; one % L; one++) scores[one] = exact_scores[one] = -__builtin_inff();
+    const Vec<float> least = all<float>(Traits<float>::lowest);
+    double total = row.total + sum<float>(load<float>(sums));
+    for (int64_t one = 0; one < row.count; one += L)
+        total += sum<float>(exp_of<float>(larger<float>(least, load<float>(exact_scores + one) - row.top)) -
+                            exp_of<float>(larger<float>(least, load<float>(scores + one) - row.top)));
+    const bool is_empty = !(row.top > -Traits<float>::most) && total == total;  // NaN never becomes the highest score
+    call.totals[number] = is_empty ? -__builtin_inff() : row.top + float(__builtin_log(total));
+}
+
+// The best items of queries `first` to before `last`, and the log of the sum of exp of all scores of each, from blocks of
+// scores that are made, read and forgotten. `room` has place for best_size() numbers.
+void best_items(const ShortCall& call, int64_t first, int64_t last, const int16_t* queries, const float* scales, float* room) {
+    constexpr int L = lanes<float>();
+    const int64_t rows = last - first, pairs = (call.dim + 1) / 2, wide = best_room(call.exact);
+    BestRow* known = reinterpret_cast<BestRow*>(room);
+    float *sums = reinterpret_cast<float*>(known + rows), *scores = sums + rows * L, *exact_scores = scores + rows * wide;
+    float* tile = exact_scores + wide;
+    int32_t* ids = reinterpret_cast<int32_t*>(tile + 4 * SHORT_BLOCK);
+    for (int64_t row = 0; row < rows; row++) known[row] = {0, -Traits<float>::most, -__builtin_inff(), 0, 0};
+    std::memset(sums, 0, rows * L * sizeof(float));
+    for (int64_t block = 0; block * SHORT_BLOCK < call.ids; block++)
+        for (int64_t row = 0; row < rows;) {
+            const int16_t* query = queries + 2 * (first + row) * pairs;
+            const int64_t some = row + 4 <= rows ? 4 : 1;
+            if (some == 4)
+                short_block<4>(call, block, query, scales + first + row, tile, SHORT_BLOCK);
+            else
+                short_block<1>(call, block, query, scales + first + row, tile, SHORT_BLOCK);
+            for (int64_t one = 0; one < some; one++, row++)
+                take_block(call, known[row], call.hidden + (first + row) * call.many, block * SHORT_BLOCK,
+                           tile + one * SHORT_BLOCK, sums + row * L, scores + row * wide, ids + row * wide);
+        }
+    for (int64_t row = 0; row < rows; row++)
+        take_best(call, first + row, known[row], sums + row * L, scores + row * wide, ids + row * wide, exact_scores);
 }
 
 }  // namespace ENSUE_ARCH

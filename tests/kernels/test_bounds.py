@@ -230,6 +230,14 @@ def short_entry() -> Entry:
     return Entry({"rows": 2, "ids": 70, "dim": 3, "exact": 5}, {"first": 2}, arrays)
 
 
+def best_entry() -> Entry:
+    short = short_entry()
+    arrays: dict[str, Array] = {name: array for name, array in short.arrays.items() if name != "out"}
+    arrays |= {"hidden": ints([[2, 7, 69], [0, 0, 64]]), "places": ints([[0] * 4] * 2)}
+    arrays |= {"best": floats(2, 4), "totals": floats(2)}
+    return Entry({**short.sizes, "k": 4, "many": 3}, short.scalars, arrays)
+
+
 def adam_entry() -> Entry:
     arrays = {
         "ids": ints([0, 4]),
@@ -301,7 +309,8 @@ ENTRIES: dict[str, Callable[[], Entry]] = {
     "dropped_elu_errors": elu_errors_entry, "band": band_entry, "adam_rows": adam_entry,
     "postings": postings_entry, "encode": encode_entry, "search": search_entry,
     "likelihoods": likelihoods_entry,
-    "sessions": sessions_entry, "latest_clicks": latest_entry, "short_scores": short_entry, "window": window_entry,
+    "sessions": sessions_entry, "latest_clicks": latest_entry, "short_scores": short_entry, "short_best": best_entry,
+    "window": window_entry,
     "word_graphs": graph_entry, "lstm": lstm_entry,
     "pair_scores": pairs_entry,
 }  # fmt: skip

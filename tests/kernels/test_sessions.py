@@ -6,6 +6,7 @@ import copy
 import math
 from itertools import pairwise
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -27,6 +28,7 @@ from ensue.tasks.next.batch import Batch
 from ensue.tasks.next.models.core import CORE, MAX_FUSED
 from ensue.tasks.next.models.sansr import SANSR
 from ensue.tasks.next.settings import CORESettings, SANSRSettings
+from ensue.topk import log_totals, topk
 from tests.kernels.paths import HERE, needs_kernels, using
 
 pytestmark = [needs_kernels, pytest.mark.parametrize("level", HERE)]
@@ -135,6 +137,42 @@ def test_the_highest_scores_are_exact(level: str, ids: int, dim: int) -> None:
     best = exact.topk(min(NUM_EXACT // 2, ids)).indices
     torch.testing.assert_close(scores.gather(1, best).double(), exact.gather(1, best), rtol=1e-5, atol=1e-5)
     assert torch.equal(alone[0], scores[3])  # whatever stands beside it
+
+
+@pytest.mark.parametrize(("ids", "k"), [(1, 1), (65, 65), (1000, 20), (4101, 100)])
+@pytest.mark.parametrize("rows", [1, 11])
+def test_the_best_items_are_those_of_all_scores(level: str, ids: int, k: int, rows: int) -> None:
+    items, factors, bias = table(ids, 33)
+    items[3::7], factors[3::7], bias[3::7] = items[ids // 2].clone(), 1.0, 0.5  # a seventh of the scores are equal
+    items[ids // 2 :: 3] *= 4.0  # and the best come late
+    short = ShortItems.of(items, factors, bias)
+    random = torch.Generator().manual_seed(1)
+    queries = torch.randn(rows, 33, generator=random)
+    hidden = torch.randint(0, ids, (rows, 9), generator=random).sort(dim=1).values
+    assert short is not None
+    with using(level):
+        scores = short.scores(queries, 2).scatter(1, hidden, -math.inf)
+        best = short.best(queries, hidden.numpy(), k, 2)
+        alone = short.best(queries[-1:], hidden[-1:].numpy(), k, 2)
+    expected, columns = topk(scores.numpy(), k)
+    permitted = expected > -math.inf
+    np.testing.assert_array_equal(best.scores, expected)
+    np.testing.assert_array_equal(best.ids[permitted], columns[permitted])
+    np.testing.assert_allclose(best.totals, log_totals(scores.numpy()), rtol=1e-5, atol=1e-5)
+    # Whatever stands beside it.
+    np.testing.assert_array_equal(alone.ids[0], best.ids[-1])
+    assert alone.totals[0] == best.totals[-1]
+
+
+def test_as_many_equal_scores_as_items_rank_by_id_and_numbers_that_are_none_have_no_total(level: str) -> None:
+    short = ShortItems.of(torch.ones(4101, 4), torch.ones(4101), torch.zeros(4101))
+    queries = torch.tensor([[1.0] * 4, [0.0] * 4, [math.nan] * 4, [math.inf] * 4])
+    assert short is not None
+    with using(level):
+        best = short.best(queries, np.full((4, 1), 3), 5, 2)
+    assert best.ids[:2].tolist() == [[2, 4, 5, 6, 7]] * 2
+    np.testing.assert_allclose(best.totals[:2], math.log(4098) + np.array([4.0, 0.0]), rtol=1e-6)
+    assert np.isnan(best.totals[2:]).all()
 
 
 def test_what_does_not_fit_is_left_to_torch(level: str) -> None:

@@ -13,7 +13,7 @@
 extern "C" {
 
 // Goes up with every change of this file's declarations: Python leaves a library with another number alone.
-constexpr int64_t INTERFACE = 17;
+constexpr int64_t INTERFACE = 18;
 EXPORT int ensue_interface();
 
 // Chooses the code: at most `limit`, and never more than the processor has. Returns what is used from now on.
@@ -220,8 +220,17 @@ struct ShortCall {
     const float* items ARRAY(ids, dim);                           // the table itself
     const float* factors ARRAY(ids);                              // by which it is multiplied
     float* out ARRAY(rows, ids);
+    int64_t k, many;                                              // these and all that follows: of ensue_short_best alone
+    const int64_t* hidden ARRAY(rows, many);                      // what is left out of a row, rising
+    float* best ARRAY(rows, k);                                   // the highest scores, falling; -inf where there are fewer
+    int64_t* places ARRAY(rows, k);                               // their ids
+    float* totals ARRAY(rows);                                    // the logarithm of the sum of exp of all scores
 };
 EXPORT int64_t ensue_short_scores(const ShortCall* call, int threads);
+
+// The highest scores alone, of the `exact` ones, without `out`.
+EXPORT int64_t ensue_short_best(const ShortCall* call, int threads);
+constexpr int64_t best_room(int64_t exact) { return (exact + 5 * SHORT_BLOCK) / 16 * 16; }  // candidates of a row
 
 constexpr int64_t DOTS = 0, SUMS = 1, SPREAD = 2;  // what a WindowCall makes: weights, own rows, or the rows seen
 

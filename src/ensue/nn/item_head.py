@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple, Self, TypeVar
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
@@ -72,6 +74,8 @@ MIN_LONG_IDS = 2**15
 """Rows of an item table from which it is stored in 16 bits as well, and from which it is long."""
 NUM_EXACT = 128
 """Number of the highest scores, at least, that are computed again from the table itself."""
+EXACT_MARGIN = 32
+"""Number of scores beyond the wanted ones, at least, that are: rounding moves a score past few others."""
 _BLOCK = 64
 """``SHORT_BLOCK`` of ``kernels.h``."""
 _LENGTH = 46_000
@@ -116,6 +120,17 @@ class Output(NamedTuple):
     weights: tuple[Tensor, ...] = ()
 
 
+class Best(NamedTuple):
+    """The best items of some queries, and the logarithm of the sum of exp of all scores of each."""
+
+    scores: npt.NDArray[np.float32]
+    """(queries, k), falling; -inf where fewer are permitted."""
+    ids: npt.NDArray[np.int64]
+    """(queries, k), of equal scores the lower id first."""
+    totals: npt.NDArray[np.float32]
+    """(queries,)."""
+
+
 class Product(NamedTuple):
     """Scores as a product that is not multiplied yet: ``queries[t] @ rows(v) + bias[v]`` for target t and id v."""
 
@@ -148,10 +163,11 @@ class ShortItems:
 
     def __init__(self, table: Tensor, steps: Tensor, bias: Tensor, items: Tensor, factors: Tensor) -> None:
         self.num_ids = len(items)
-        self.prepared = kernels.prepare(
-            "short_scores", table=table, steps=steps, bias=bias, items=items, factors=factors,
-            exact=min(NUM_EXACT, len(items)),
-        )  # fmt: skip
+        tensors: dict[str, kernels.Value] = {
+            "table": table, "steps": steps, "bias": bias, "items": items, "factors": factors,
+        }  # fmt: skip
+        self.prepared = kernels.prepare("short_scores", **tensors, exact=min(NUM_EXACT, len(items)))
+        self.prepared_best = kernels.prepare("short_best", **tensors)
 
     @classmethod
     def of(cls, items: Tensor, factors: Tensor, bias: Tensor) -> Self | None:
@@ -186,6 +202,24 @@ class ShortItems:
         )  # fmt: skip
         return out
 
+    def best(self, queries: Tensor, hidden: npt.NDArray[np.int64], k: int, first: int) -> Best:
+        """Return the best items without the scores of all in memory; see :meth:`scores`.
+
+        Args:
+            queries: (queries, dim) float32.
+            hidden: (queries, any number) ids that are no candidates, rising in each row.
+            k: at most the number of ids.
+            first: the first id that is an item.
+        """
+        rows = len(queries)
+        best = Best(np.empty((rows, k), np.float32), np.empty((rows, k), np.int64), np.empty(rows, np.float32))
+        kernels.call(
+            "short_best", self.prepared_best, queries=queries.contiguous(), hidden=hidden, first=first,
+            exact=min(max(NUM_EXACT, k + EXACT_MARGIN), self.num_ids), best=best.scores, places=best.ids,
+            totals=best.totals, threads=torch.get_num_threads(),
+        )  # fmt: skip
+        return best
+
 
 def suit_short_items(queries: Tensor, num_ids: int) -> bool:
     """Return whether :class:`ShortItems` takes queries and is faster: plain instructions multiply few numbers."""
@@ -212,13 +246,29 @@ class _ItemVectors(nn.Module):
 
     def scores(self, product: Product) -> Tensor:
         """Return the scores of all ids, (targets, ids), without ``cells`` and ``lately``; placeholders are at -inf."""
+        short = self._short_items(product)
+        if short is not None:
+            return short.scores(product.queries, FIRST)
+        return item_scores(product.queries, product.rows(ALL_IDS), product.bias)
+
+    @property
+    def ranks(self) -> bool:
+        """True if :meth:`best` is faster than :meth:`scores`."""
+        is_plain = self.weight.dtype == torch.float32 and not self.weight.is_cuda
+        return is_plain and len(self.weight) >= MIN_LONG_IDS and kernels.level() in kernels.LEVELS[1:]
+
+    def best(self, product: Product, hidden: npt.NDArray[np.int64], k: int) -> Best | None:
+        """Return the best items, ``None`` where there is no table of 16 bits. See :meth:`ShortItems.best`."""
+        short = self._short_items(product)
+        return None if short is None else short.best(product.queries, hidden, k, FIRST)
+
+    def _short_items(self, product: Product) -> ShortItems | None:
+        """Return the table of 16 bits if it suits a product."""
         # The 16-bit table passes no gradient and has this bias built in, so both conditions must hold.
         inference = not (self.training or torch.is_grad_enabled()) and product.bias is self.item_bias
         if inference and len(self.weight) >= MIN_SHORT_IDS and suit_short_items(product.queries, len(self.weight)):
-            short = self._short.get([self.weight] if self.item_bias is None else [self.weight, self.item_bias])
-            if short is not None:
-                return short.scores(product.queries, FIRST)
-        return item_scores(product.queries, product.rows(ALL_IDS), product.bias)
+            return self._short.get([self.weight] if self.item_bias is None else [self.weight, self.item_bias])
+        return None
 
     def rows(self, ids: Tensor | slice) -> Tensor:
         """Return the vectors of some ids, (…, dim); a plain slice is a view of the weights."""

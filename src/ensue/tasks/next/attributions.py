@@ -196,7 +196,8 @@ def answers(
         values[at] = records[owner[at]].values[own_positions[at]]
     attributions: Iterable[tuple[Attribution, ...]] = repeat(())
     if evidence:
-        deletions = _deletions(records, encoded, scored, score, best, None if own_unknown is None else repeats)
+        own_repeats = None if own_unknown is None else repeats
+        deletions = _deletions(records, encoded, scored, probabilities, score, best, own_repeats)
         attributions = [
             tuple(deletion.of(records[row], rank) for deletion in deletions[row])
             for row, rank in zip(owner.tolist(), column.tolist(), strict=True)
@@ -236,6 +237,7 @@ def _deletions(
     records: Sequence[History],
     encoded: EncodedRecords,
     scored: HistoryScores,
+    probabilities: Scores,
     score: ScoreFunction,
     choices: Index,
     repeats: RepeatShares | None,
@@ -246,6 +248,7 @@ def _deletions(
         records: to answer.
         encoded: the same in ids.
         scored: their scores.
+        probabilities: (records, k) of the choices.
         score: scores histories.
         choices: (records, k) columns of the choices.
         repeats: how often unknown events come again, where some of the records are candidates.
@@ -272,7 +275,7 @@ def _deletions(
         columns = int(choices.max()) + 1 - len(histories.vocabulary)
         rest_unknown = of_records(shorter_records, unknown, repeats, columns)
         without = without.with_unknown(rest_unknown, rest_unknown.positions >= 0, 0)
-    drops = scored.probabilities(choices)[rows] - without.probabilities(choices[rows])
+    drops = probabilities[rows] - without.probabilities(choices[rows])
     for row, position, share, row_drops in zip(rows.tolist(), deleted, shares, drops.tolist(), strict=True):
         deletions[row].append(_Deletion(position, share, row_drops))
     return deletions

@@ -19,9 +19,9 @@ from ensue.settings import require_k
 from ensue.tasks.next.attributions import TESTED, Filters, HistoryScores, ScoreFunction, answers, encode_records
 from ensue.tasks.next.baselines.counting import logarithm
 from ensue.tasks.next.batch import PaddedBatch, ScoredBatch, Scores
-from ensue.tasks.next.dataset import Windows, hide_seen, latest_windows
+from ensue.tasks.next.dataset import Windows, hide_seen, latest_windows, seen_ids
 from ensue.tasks.next.item_filter import ALL_ITEMS, MAX_SCORED, ItemFilter, Rules, top_items
-from ensue.tasks.next.model import Baseline, Network, NextModel
+from ensue.tasks.next.model import Baseline, Network, NextModel, Ranks
 from ensue.tasks.next.reranking import MIN_POOL, POOL
 from ensue.tasks.next.state import NextState
 from ensue.tasks.next.training_data import Exclusion
@@ -39,6 +39,10 @@ CELLS = 2**21
 the system after every batch, and to map them again takes longer than to score."""
 NUMBERS_PER_CANDIDATE = 256
 """Numbers in memory per candidate of an index: its vector, and intermediate results."""
+MAX_RANKED = 256
+"""Histories at once, at most, where the best items are found without a block of all scores."""
+MAX_BEST = 256
+"""Largest number of best items that are found so."""
 MIN_SCORED = 1024
 """Smaller catalogues count as this large, since attention takes memory too."""
 
@@ -107,6 +111,9 @@ def predict_each(
         ]
         scored = max(NUMBERS_PER_CANDIDATE * state.index.facts.candidates, *list_lengths, 0)
         score = partial(_score_nearest, state, exclusion, state.index, pool)
+    elif _ranks(state, pool, filters):
+        score = partial(_score_best, state, exclusion, pool)
+        scored = scored if evidence else CELLS // MAX_RANKED
     # Evidence scores each record again without its TESTED most attended events.
     size = max(1, CELLS // max(scored, MIN_SCORED) // (1 + TESTED * evidence))
     repeats = state.repeat_shares(exclusion) if rank_unknown else None
@@ -223,6 +230,43 @@ def _score_nearest(
     """Score candidates of an index; the whole catalogue where no history has an event to look up."""
     score = partial(nearest.score_candidates, index=index) if histories.lengths.any() else score_histories
     return score(state, exclusion, k, histories, filters)
+
+
+def _ranks(state: NextState, k: int, filters: Filters) -> bool:
+    """Return whether the network finds the best items without the scores of all, and all items are permitted."""
+    ranks = getattr(state.network, "ranks", False)
+    is_open = all(each is None or each.num_permitted == each.num_ids - FIRST for each in {*filters})
+    return bool(ranks) and is_open and k <= MAX_BEST and not state.metadata.forgotten
+
+
+def _score_best(
+    state: NextState, exclusion: Exclusion, k: int, histories: Histories, filters: Filters | None
+) -> HistoryScores:
+    """Score the best items alone after histories with events; the whole catalogue where other scores are asked for."""
+    filled, windows, rows, lengths = latest_windows(histories, state.network.reach)
+    found = None
+    if filters is not None and len(filled):
+        hidden = np.sort(seen_ids(histories, histories.offsets[1:][filled] - 1, exclusion), axis=1)
+        with torch.no_grad():
+            batch = windows.batch(np.arange(len(filled))).to("cpu")
+            found = cast(Ranks, evaluating(state.module)).best(batch, hidden, k)
+    if found is None:
+        return score_histories(state, exclusion, k, histories, filters)
+    best, weights = found
+    if len(filled) < len(histories):
+        # Histories without events get plain popularity; the others keep what was found for them.
+        popularity = logarithm(state.counting["popularity"].shares())[None]
+        popular, popular_scores = top_items(popularity, k, [None])
+        scores = np.repeat(popular_scores, len(histories), axis=0)
+        ids = np.repeat(popular, len(histories), axis=0)
+        totals = np.repeat(log_totals(popularity), len(histories))
+        scores[filled], ids[filled], totals[filled] = best
+        best = best._replace(scores=scores, ids=ids, totals=totals)
+    return HistoryScores(
+        totals=best.totals, best_ids=best.ids, best_scores=best.scores,
+        score_items=lambda ids: np.take_along_axis(catalogue_scores(state, exclusion, histories)[0], ids, 1),
+        weights=tuple(weight.numpy() for weight in weights), rows=rows, lengths=lengths, num_ids=len(state.vocabulary),
+    )  # fmt: skip
 
 
 def catalogue_scores(

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from ensue.data.histories import Histories, Ids
+from ensue.data.histories import Histories, Ids, Index
 from ensue.tasks.next.batch import Batch, PaddedBatch, ScoredBatch
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from ensue.nn.item_head import Output, Product
+    from ensue.nn.item_head import Best, Output, Product
 
 
 class NextModel(Protocol):
@@ -157,6 +157,26 @@ class Multiplies(Protocol):
 
     def product(self, batch: Batch) -> Product:
         """The two sides, and all else that the scores are made of."""
+
+
+@runtime_checkable
+class Ranks(Protocol):
+    """A network that finds the best items of a large catalogue without the scores of all."""
+
+    @property
+    def ranks(self) -> bool:
+        """True if it does so now, and faster."""
+        ...
+
+    def best(self, batch: Batch, hidden: Index, k: int) -> tuple[Best, tuple[Tensor, ...]] | None:
+        """Return the best items of each target step, and the weights of its events as :class:`Network` does.
+
+        Args:
+            batch: as for scores.
+            hidden: (targets, any number) ids that are no candidates, rising in each row.
+            k: how many items.
+        """
+        ...
 
 
 @runtime_checkable

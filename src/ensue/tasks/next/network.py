@@ -8,8 +8,9 @@ from typing import NamedTuple, Self
 import torch
 from torch import Tensor, nn
 
+from ensue.data.histories import Index
 from ensue.nn.autograd import is_traced
-from ensue.nn.item_head import ItemHead, ItemLayer, Output, Product, with_rows_of
+from ensue.nn.item_head import Best, ItemHead, ItemLayer, Output, Product, with_rows_of
 from ensue.tasks.next.batch import Batch
 from ensue.vocabulary import PADDING
 
@@ -123,6 +124,18 @@ class ItemNetwork(nn.Module):
         """Return the scores of all ids, (targets, ids), and the attention weights of :meth:`encode`."""
         product = self.product(batch)
         return Output(self.head.scores(product), product.weights)
+
+    @property
+    def ranks(self) -> bool:
+        """See :class:`ensue.tasks.next.model.Ranks`; a network whose scores are others' ranks all of them."""
+        scores_alike = type(self).forward is ItemNetwork.forward and type(self).product is ItemNetwork.product
+        return scores_alike and self.head.ranks
+
+    def best(self, batch: Batch, hidden: Index, k: int) -> tuple[Best, tuple[Tensor, ...]] | None:
+        """See :class:`ensue.tasks.next.model.Ranks`."""
+        product = self.product(batch)
+        best = self.head.best(product, hidden, k)
+        return None if best is None else (best, product.weights)
 
     def product(self, batch: Batch) -> Product:
         """Return the scores as a product."""

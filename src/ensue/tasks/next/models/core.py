@@ -30,11 +30,13 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ensue import kernels
+from ensue.data.histories import Index
 from ensue.nn.attention import band, masked_softmax
 from ensue.nn.autograd import DerivedCache, parameters_of
 from ensue.nn.device import is_float32_on_cpu
 from ensue.nn.dropout import Dropout
 from ensue.nn.item_head import (
+    Best,
     ItemHead,
     Output,
     Product,
@@ -186,11 +188,24 @@ class CORE(ItemNetwork):
         sessions, weights = self.encode(batch)
         inference = not (torch.is_grad_enabled() or self.training)
         if inference and suit_short_items(sessions, len(self.lately)):
-            sources = self.items.weight, self.items.sampler.totals, self.lately, self.prior
-            short = self._short.get(sources)
+            short = self._short_items()
             if short is not None:
                 return Output(self._mixed(short.scores(sessions, FIRST)), (weights,))
         return Output(self._mixed(self.compare(sessions, self.table())), (weights,))
+
+    @property
+    def ranks(self) -> bool:
+        """See :class:`ensue.tasks.next.model.Ranks`: not in a stream, where other scores are mixed in."""
+        return self.items.ranks and not len(self._lately.get((self.lately,))[0])
+
+    def best(self, batch: Batch, hidden: Index, k: int) -> tuple[Best, tuple[Tensor, ...]] | None:
+        """See :class:`ensue.tasks.next.model.Ranks`."""
+        sessions, weights = self.encode(batch)
+        short = self._short_items()
+        return None if short is None else (short.best(sessions, hidden, k, FIRST), (weights,))
+
+    def _short_items(self) -> ShortItems | None:
+        return self._short.get((self.items.weight, self.items.sampler.totals, self.lately, self.prior))
 
     def _few(self, batch: Batch) -> bool:
         """Return whether a compiled pass pays: for few sessions, without a gradient."""

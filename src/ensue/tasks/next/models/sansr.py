@@ -49,7 +49,7 @@ from ensue.tasks.next.network import ItemNetwork, Prefixes, num_targets_of, pref
 from ensue.tasks.next.settings import SANSRSettings
 
 MAX_FUSED = 8
-MAX_FUSED_EVENTS = 512
+MAX_FUSED_EVENTS = 2048
 """Sessions of a compiled pass, or their events, padding included, at most: torch is faster for more."""
 PAIRWISE = {"bpr": pairwise_loss, "bpr_softmax": pairwise_softmax_loss}
 

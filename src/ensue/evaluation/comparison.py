@@ -170,6 +170,21 @@ def evaluate_alone(
     return row, _card(examples, line.runs[0], [line], ())
 
 
+def score_alone(predictors: Sequence[AnyPredictor], data: Data) -> tuple[str, list[BootstrapResult]]:
+    """Return the first metric of the verdict, and the result of each of several predictors of a model, without others.
+
+    Args:
+        predictors: fitted, of one task.
+        data: to score.
+
+    Raises:
+        DataError: the data holds nothing to score.
+    """
+    examples = _examples([[predictor] for predictor in predictors], data, (), {})
+    lines = [examples.line(predictor.model_name, [predictor]) for predictor in predictors]
+    return examples.tested[0], examples.bootstrap(lines)
+
+
 def _require_scorable(entries: Sequence[Sequence[object]], data: object) -> None:
     """Refuse what is no predictor, and data of another type than predictors score.
 

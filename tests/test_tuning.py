@@ -7,6 +7,10 @@ from pathlib import Path
 import pytest
 
 import ensue
+from ensue.data.histories import Histories
+from ensue.evaluation.comparison import compare, score_alone
+from ensue.predictor import make
+from ensue.tuning import CHANGES, MIN_TRIALS, Tuning
 
 SESSIONS = [[f"a{(start + step) % 9}" for step in range(2 + start % 4)] for start in range(120)]
 """Walks around a circle of nine items, so that most settings rank alike."""
@@ -20,6 +24,7 @@ def test_the_defaults_come_first_and_are_kept_where_nothing_is_better() -> None:
     assert tuning.sentence == "no trial was better than the defaults by MRR on the validation data"
 
 
+GAIN = ("defaults", "tuned", "difference", "low", "high", "ratio", "p_value")
 FEW_STEPS = {"dim": 16, "epochs": 2, "batch_size": 8, "min_steps": 0}
 
 
@@ -28,6 +33,47 @@ def test_a_better_setting_is_found_and_its_gain_measured() -> None:
     tuning = ensue.tune("next", SESSIONS, "sansr", search={"learning_rate": "0.03:0.04"}, settings=FEW_STEPS, trials=2)
     assert tuning.settings.keys() == {"learning_rate"} and tuning.gain is not None and tuning.gain["difference"] > 0
     assert tuning.sentence.startswith("MRR on held-out data: +")
+    assert tuning.gain["tuned"] - tuning.gain["defaults"] == pytest.approx(tuning.gain["difference"])
+    assert (tuning.fraction, tuning.final_fraction) == (1, 1)
+
+
+def test_a_trial_changes_two_settings_of_the_best_before_it_and_all_take_turns() -> None:
+    search = {"idf": "0:4", "popularity": "0.001:1", "window": "5,10,20", "neighbours": "50,100,200", "sample": "9,99"}
+    tuning = ensue.tune("next", SESSIONS, "vsknn", search=search, trials=7, settings={"decay": "linear"})
+    best: dict[str, object] = {}
+    value = -1.0
+    changed: set[str] = set()
+    for trial in tuning.trials:
+        settings: dict[str, object] = trial["settings"]  # type: ignore[assignment]
+        names = {name for name in settings if settings[name] != best.get(name)}
+        names |= {name for name in best if name not in settings}
+        assert len(names) <= CHANGES
+        changed |= names
+        if trial["value"] > value:  # type: ignore[operator]
+            best, value = settings, trial["value"]  # type: ignore[assignment]
+    assert changed == search.keys()
+
+
+def test_slow_trials_are_trained_on_a_part_of_the_data() -> None:
+    """No part is small enough for a twelfth of a second, so the smallest one is taken."""
+    tuning = ensue.tune(
+        "next", SESSIONS * 8, "sansr", settings={"dim": 256, "epochs": 20}, minutes=MIN_TRIALS / 60 / 12
+    )
+    assert tuning.fraction == 1 / 16 and len(tuning.trials) == 1
+    tuning = Tuning("next", "sansr", "mrr", {"dim": 8}, (), dict.fromkeys(GAIN, 0.25), 1 / 16, 0.25)
+    assert tuning.sentence.endswith("p = 0.250), both trained on 25 % of the data")
+
+
+def test_predictors_are_scored_alone_as_next_to_all_others() -> None:
+    data = Histories.of([ensue.History(tuple(session)) for session in SESSIONS])
+    pair = [make("next", "vsknn", settings={"idf": idf}) for idf in (0, 2)]
+    for predictor in pair:
+        for _ in predictor.fit(data):
+            pass
+    metric, alone = score_alone(pair, data)
+    together = compare([[predictor] for predictor in pair], data)
+    assert metric == together.paired_tests[0].measure
+    assert alone[1].against(alone[0], metric) == together.bootstrap[1].against(together.bootstrap[0], metric)
 
 
 def test_a_search_is_resumed_from_its_file_and_refuses_another(tmp_path: Path) -> None:

@@ -17,8 +17,9 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
 import numpy as np
 
@@ -41,20 +42,20 @@ if TYPE_CHECKING:
 
 VALID = 0.2
 """Fraction of the training data that scores the trials."""
-TRIALS = 12
-"""Minimum number of trials of the duration of the first for which there should be time."""
-PARTS = (1.0, 0.5, 0.25, 0.125, 0.0625)
-"""Fractions of the training data, of which trials get the largest that leaves time for ``TRIALS``."""
-FEWEST_EPOCHS = 10
-"""Epochs of the defaults for which there must be time, if their schedule has as many; most have early stopping."""
+FRACTIONS = (1.0, 0.5, 0.25, 0.125, 0.0625)
+"""Fractions of the training data, of which trials are trained on the largest that leaves time for ``MIN_TRIALS``."""
+MIN_TRIALS = 12
+"""Minimum number of trials for which there should be time, if all take as long as the first."""
+MIN_EPOCHS = 10
+"""Epochs of the first trial for which there should be time, if its schedule has as many; most end by early stopping."""
 TIMED_STEPS = 20
-"""Steps after which the duration of an epoch is known."""
-LONGEST = 3.0
-"""Duration of a trial in durations of the first, after which it is stopped."""
+"""Steps after which the duration of an epoch is estimated."""
+MAX_DURATION = 3.0
+"""Processor time of a trial after which it is stopped, as a multiple of the first one's."""
 FINAL_FITS = 3.0
-"""Duration of the last comparison in durations of the first trial, if that had all data."""
-FINAL_SHARE = 0.3
-"""Fraction of the time that the last comparison takes at most."""
+"""Duration of the last comparison as a multiple of the first trial's, on as much data."""
+FINAL_FRACTION = 0.3
+"""Maximum fraction of the time for the last comparison, if trials are trained on a fraction of the data."""
 CHANGES = 2
 """Settings of the best trial so far that a trial changes."""
 START_TRIALS = 5
@@ -63,49 +64,31 @@ SMALLEST_LOG_RATIO = 8
 """Ratio of the ends of a range from which it is searched on a logarithmic scale."""
 DEFAULTS = "defaults"
 """Attribute of the trial with the default settings, which comes first."""
-KEPT = "kept"
-"""Attribute of a trial: settings of the best trial before it that it did not change."""
+SETTINGS = "settings"
+"""Attribute of a trial that holds all its settings."""
 RANGES: Mapping[str, tuple[float, float]] = {
-    "learning_rate": (3e-4, 1e-2),
-    "weight_decay": (1e-7, 1e-3),
-    "dropout": (0.0, 0.7),
-    "dropout_items": (0.0, 0.7),
-    "dropout_state": (0.0, 0.7),
-    "dropout_session": (0.0, 0.7),
-    "smoothing": (0.0, 0.3),
-    "temperature": (0.02, 0.3),
-    "power": (0.0, 1.0),
-    "logq": (0.0, 1.0),
-    "regularisation": (0.0, 2.0),
-    "popularity": (1e-3, 1.0),
-    "idf": (0.0, 4.0),
-    "strength": (0.1, 10.0),
-    "margin": (0.05, 0.5),
-    "epsilon": (0.01, 0.5),
-    "exponent": (0.0, 1.5),
-    "max_hours": (12.0, 480.0),
-}
+    "learning_rate": (3e-4, 1e-2), "weight_decay": (1e-7, 1e-3), "max_hours": (12.0, 480.0),
+    "dropout": (0.0, 0.7), "dropout_items": (0.0, 0.7), "dropout_state": (0.0, 0.7), "dropout_session": (0.0, 0.7),
+    "smoothing": (0.0, 0.3), "temperature": (0.02, 0.3), "power": (0.0, 1.0), "logq": (0.0, 1.0),
+    "regularisation": (0.0, 2.0), "popularity": (1e-3, 1.0), "idf": (0.0, 4.0), "strength": (0.1, 10.0),
+    "margin": (0.05, 0.5), "epsilon": (0.01, 0.5), "exponent": (0.0, 1.5),
+}  # fmt: skip
 """By setting, the range that is searched unless ``search`` names another."""
-MULTIPLES = (0.5, 1, 2)
+MULTIPLES = (0.5, 2)
 MULTIPLIED = ("dim", "table_dim", "hidden", "head", "score_dim", "wide", "embedding", "batch_size", "negatives",
               "window", "neighbours", "sample", "num_layers", "cycles", "heads", "intervals", "warm_up",
               "epochs")  # fmt: skip
-"""Settings searched among half, one and two times their default, or what was fitted to the data; ``epochs`` only where
-the learning rate decays over them."""
+"""Settings of which half and twice the default are searched, as it was fitted to the data; ``epochs`` only where the
+learning rate decays over them."""
 CHOICES: Mapping[str, tuple[tuple[str | float, ...], ...]] = {
-    "decay": ((False, True), ("linear", "reciprocal", "quadratic")),
-    "cosine": ((False, True),),
-    "copy": ((False, True),),
-    "tied": ((False, True),),
-    "lower": ((False, True),),
-    "projection": (("learned", "mean"),),
-    "reads": (("last", "all"),),
-    "first": (("likeliest", "consensus"),),
-    "loss": (("sampled", "ce"), ("bpr-max", "ce")),
-    "min_count": ((1, 2, 3, 5),),
-    "retrieved": ((0, 100),),
-}
-"""By setting, the values to choose from, if its default is one of them."""
+    "decay": ((False, True), ("linear", "reciprocal", "quadratic")), "loss": (("sampled", "ce"), ("bpr-max", "ce")),
+    "cosine": ((False, True),), "copy": ((False, True),), "tied": ((False, True),), "lower": ((False, True),),
+    "projection": (("learned", "mean"),), "reads": (("last", "all"),), "first": (("likeliest", "consensus"),),
+    "min_count": ((1, 2, 3, 5),), "retrieved": ((0, 100),),
+}  # fmt: skip
+"""By setting, values that are searched if the default is one of them."""
+FIRST = ("learning_rate", "dropout", "epochs", "loss", "batch_size", "first", "dim", "cosine", "exponent")
+"""Settings that are changed first."""
 
 
 @dataclass(frozen=True)
@@ -201,143 +184,140 @@ def tune(
     _spaces(task, model, search, fixed, defaults)
     known, test = split_data(data, require_fraction(test_size, "test_size"), seed)
     train, valid = split_data(known, VALID, seed)
-    refit: dict[str, object] = {"refit": False} if "refit" in defaults else {}
+    refit = {"refit": False} if "refit" in defaults else {}
     optuna = _optuna()
     study = _study(optuna, storage, f"{task} {model}", known, [fixed, search, seed], seed)
-    clock = _Clock(start, 60 * minutes)
+    end = start + 60 * minutes
 
     def predictor(changes: Mapping[str, object]) -> AnyPredictor:
         return make(task, model, settings={**fixed, **refit, **changes}, seed=seed)
 
+    def score(candidate: AnyPredictor, fraction: float, check: Callable[[Report], None]) -> tuple[str, float]:
+        scored = _fraction(valid, math.sqrt(fraction), seed)  # little data says little
+        for progress in candidate.fit(_fraction(train, fraction, seed), scored):
+            check(progress)
+        metric, (result,) = score_alone([candidate], scored)
+        value = result.by_name()[metric]
+        return metric, -value if metric in ERRORS else value
+
     def first_trial(trial: Trial) -> float:
-        for part in PARTS:
-            started = time.monotonic()
-            reports: list[Report] = []
+        trial.set_user_attr(DEFAULTS, True)
+        for fraction in FRACTIONS:
+            checks: list[float] = []
+            limit = math.inf if fraction == FRACTIONS[-1] else 60 * minutes / MIN_TRIALS
             candidate = predictor({})
+            begin = time.monotonic(), time.process_time()
             try:
-                score, metric = _score(
-                    candidate, _part(train, part, seed), _scoring_part(valid, part, seed),
-                    clock.first_check(reports, is_last=part == PARTS[-1]),
-                )  # fmt: skip
+                metric, value = score(candidate, fraction, _first_check(checks, limit, end))
+                break
             except _TooSlowError:
                 continue
-            for epoch, report in enumerate(reports):
-                trial.report(_monitored(report), epoch)
-            trial.set_user_attr(DEFAULTS, True)
-            study.set_user_attr("metric", metric)
-            study.set_user_attr("part", part)
-            study.set_user_attr("seconds", time.monotonic() - started)
-            schedule = {} if candidate.schedule is None else asdict(candidate.schedule)
-            fitted = {**candidate.all_settings, **schedule}
-            study.set_user_attr("fitted", {name: fitted[name] for name in defaults if name in fitted})
-            return score
-        raise AssertionError
+        for epoch, valid_metric in enumerate(checks):
+            trial.report(valid_metric, epoch)
+        schedule = {} if candidate.schedule is None else asdict(candidate.schedule)
+        fitted = {name: value for name, value in {**candidate.all_settings, **schedule}.items() if name in defaults}
+        duration = time.monotonic() - begin[0], time.process_time() - begin[1]
+        study.set_user_attr("first", _First(metric, fraction, *duration, fitted)._asdict())
+        return value
 
     def objective(trial: Trial) -> float:
-        if "seconds" not in study.user_attrs:
+        if "first" not in study.user_attrs:
             return first_trial(trial)
-        about = study.user_attrs
-        spaces = _spaces(task, model, search, fixed, about["fitted"])
-        names = _changed(list(spaces), trial.number, seed)
-        kept = {name: value for name, value in _settings(study.best_trial).items() if name not in names}
-        trial.set_user_attr(KEPT, kept)
-        for name in names:
-            spaces[name](trial)
+        first = _First(**study.user_attrs["first"])
+        spaces = _spaces(task, model, search, fixed, first.fitted)
+        changed = _changed(list(spaces), trial.number, seed)
+        best = _settings(study.best_trial)
+        drawn = {name: spaces[name](trial) for name in changed}
+        # A value that the best trial has already is changed back to the default.
+        drawn = {name: _rounded(value) for name, value in drawn.items() if name not in best or best[name] != value}
+        trial.set_user_attr(SETTINGS, {name: best[name] for name in best if name not in changed} | drawn)
         try:
-            score, _ = _score(
-                predictor(_settings(trial)), _part(train, about["part"], seed),
-                _scoring_part(valid, about["part"], seed), clock.check(trial, about),
-            )  # fmt: skip
+            return score(predictor(_settings(trial)), first.fraction, _check(trial, first, last_start(first)))[1]
         except SettingError as error:  # such as a dim that is no multiple of heads
             trial.set_user_attr("refused", str(error))
             raise optuna.TrialPruned from error
-        return score
+
+    def last_start(first: _First) -> float:
+        return end - FINAL_FITS * first.seconds * first.final(60 * minutes) / first.fraction
 
     def after_trial(study: Study, trial: FrozenTrial) -> None:
         if report is not None:
             report(_row(trial))
-        if time.monotonic() > clock.last_start(study.user_attrs):
+        if time.monotonic() > last_start(_First(**study.user_attrs["first"])):
             study.stop()
 
     study.optimize(objective, n_trials=trials, callbacks=[after_trial])
-    about = study.user_attrs
+    first = _First(**study.user_attrs["first"])
     rows = tuple(_row(trial) for trial in study.trials)
-    if DEFAULTS in study.best_trial.user_attrs:
-        return Tuning(task, model, about["metric"], {}, rows, None, about["part"], about["part"])
     best = _settings(study.best_trial)
-    final = clock.final_part(about)
+    if DEFAULTS in study.best_trial.user_attrs:
+        return Tuning(task, model, first.metric, {}, rows, None, first.fraction, first.fraction)
+    final = first.final(60 * minutes)
     pair = [predictor(changes) for changes in ({}, best)]
     for candidate in pair:
-        deque(candidate.fit(_part(known, final, seed)), maxlen=0)
-    metric, (default, tuned) = score_alone(pair, _scoring_part(test, final, seed))
-    values = {"defaults": default.by_name()[metric], "tuned": tuned.by_name()[metric]}
-    gain = values | tuned.against(default, metric)
+        deque(candidate.fit(_fraction(known, final, seed)), maxlen=0)
+    metric, (default, tuned) = score_alone(pair, _fraction(test, math.sqrt(final), seed))
+    gain = tuned.against(default, metric)
+    gain |= {"defaults": default.by_name()[metric], "tuned": tuned.by_name()[metric]}
     is_better = gain["difference"] < 0 if metric in ERRORS else gain["difference"] > 0
-    return Tuning(task, model, metric, best if is_better else {}, rows, gain, about["part"], final)
+    return Tuning(task, model, metric, best if is_better else {}, rows, gain, first.fraction, final)
 
 
 class _TooSlowError(Exception):
     """The first trial takes more than its share of the time."""
 
 
-@dataclass(frozen=True)
-class _Clock:
-    """What there is time for; a part and the duration of the first trial are attributes of the study."""
+class _First(NamedTuple):
+    """What the first trial measured: metric, fraction of the data, wall and processor time, settings as fitted."""
 
-    start: float
+    metric: str
+    fraction: float
     seconds: float
+    cpu_seconds: float
+    fitted: Mapping[str, object]
 
-    def final_part(self, about: Mapping[str, Any]) -> float:
-        """Return the fraction of the data that the defaults and the best settings are trained on in their time."""
-        part = float(about["part"])
-        affordable = part * FINAL_SHARE * self.seconds / FINAL_FITS / about["seconds"]
-        return 1.0 if part == 1 else min(1.0, max(part, affordable))
+    def final(self, seconds: float) -> float:
+        """Return the fraction of the data that the last comparison has time for."""
+        affordable = self.fraction * FINAL_FRACTION * seconds / FINAL_FITS / self.seconds
+        return 1.0 if self.fraction == 1 else min(1.0, max(self.fraction, affordable))
 
-    def last_start(self, about: Mapping[str, Any]) -> float:
-        """Return the time after which no trial begins."""
-        reserve = FINAL_FITS * about["seconds"] * self.final_part(about) / about["part"]
-        return float(self.start + self.seconds - reserve)
 
-    def first_check(self, reports: list[Report], *, is_last: bool) -> Callable[[Report], None]:
-        """Return what ends the first trial where it takes more than its share of the time, and stores its checks."""
-        limit = self.seconds / TRIALS
-        started = time.monotonic()
+def _first_check(checks: list[float], limit: float, end: float) -> Callable[[Report], None]:
+    """Return what stores the checks of the first trial, and ends it where it would take longer than ``limit``."""
+    begin = time.monotonic()
 
-        def check(report: Report) -> None:
-            if report.valid is not None:
-                reports.append(report)
-            elapsed = time.monotonic() - started
-            epochs = report.epoch - 1 + report.step / max(1, report.steps)
-            expected = elapsed
-            if report.step >= TIMED_STEPS or report.epoch > 1:
-                expected = max(elapsed, report.seconds / epochs * min(report.epochs, FEWEST_EPOCHS))
-            if not is_last and expected > limit:
-                raise _TooSlowError
-            if time.monotonic() > self.start + self.seconds:
-                report.stop()
+    def check(report: Report) -> None:
+        if report.valid is not None:
+            checks.append(_monitored(report))
+        expected = elapsed = time.monotonic() - begin
+        if report.step >= TIMED_STEPS:
+            epochs = report.epoch - 1 + report.step / report.steps
+            expected = report.seconds / epochs * min(report.epochs, MIN_EPOCHS)
+        if max(elapsed, expected) > limit:
+            raise _TooSlowError
+        if time.monotonic() > end:
+            report.stop()
 
-        return check
+    return check
 
-    def check(self, trial: Trial, about: Mapping[str, Any]) -> Callable[[Report], None]:
-        """Return what stops a trial: below the median after the same epoch, too slow, or at the end of the search."""
-        latest = time.monotonic() + LONGEST * about["seconds"]
-        end = self.last_start(about)
-        epoch = 0
 
-        def check(report: Report) -> None:
-            nonlocal epoch
-            if report.valid is not None:
-                trial.report(_monitored(report), epoch)
-                epoch += 1
-                if trial.should_prune():
-                    raise _optuna().TrialPruned
-                if time.monotonic() > end:
-                    report.stop()
-            if time.monotonic() > latest:
-                trial.set_user_attr("refused", f"takes more than {LONGEST:g} times as long as the defaults")
+def _check(trial: Trial, first: _First, end: float) -> Callable[[Report], None]:
+    """Return what ends a trial: a median that is better after as many epochs, its duration, or the time."""
+    latest = time.process_time() + MAX_DURATION * first.cpu_seconds
+    epochs = count()
+
+    def check(report: Report) -> None:
+        if report.valid is not None:
+            trial.report(_monitored(report), next(epochs))
+            if trial.should_prune():
                 raise _optuna().TrialPruned
+            if time.monotonic() > end:
+                report.stop()
+        if time.process_time() > latest:
+            trial.set_user_attr("refused", f"takes more than {MAX_DURATION:g} times as long as the defaults")
+            raise _optuna().TrialPruned
 
-        return check
+    return check
 
 
 def _monitored(report: Report) -> float:
@@ -346,34 +326,23 @@ def _monitored(report: Report) -> float:
     return -report.valid if report.monitor == "loss" else report.valid
 
 
-def _part(data: Data, part: float, seed: int) -> Data:
+def _fraction(data: Data, fraction: float, seed: int) -> Data:
     """Return a fraction of the data, the latest where it has an order."""
-    return data if part == 1 else split_data(data, part, seed)[1]
+    return data if fraction == 1 else split_data(data, fraction, seed)[1]
 
 
-def _scoring_part(data: Data, part: float, seed: int) -> Data:
-    """Return the data that scores a training on a part: scoring takes its time too, but little data says little."""
-    return _part(data, math.sqrt(part), seed)
-
-
-def _score(predictor: AnyPredictor, train: Data, valid: Data, check: Callable[[Report], None]) -> tuple[float, str]:
-    """Return the metric of a training on the validation data, negative where the lowest is best, and its name."""
-    for report in predictor.fit(train, valid):
-        check(report)
-    metric, (result,) = score_alone([predictor], valid)
-    value = result.by_name()[metric]
-    return (-value if metric in ERRORS else value), metric
-
-
-def _changed(names: Sequence[str], number: int, seed: int) -> list[str]:
-    """Return the settings that a trial changes: they take turns, each turn in another order."""
-    places = range(CHANGES * number, CHANGES * (number + 1))
-    orders = (np.random.default_rng([seed, place // len(names)]).permutation(len(names)) for place in places)
-    return list(dict.fromkeys(names[order[place % len(names)]] for place, order in zip(places, orders, strict=True)))
+def _changed(names: list[str], number: int, seed: int) -> set[str]:
+    """Return the settings that a trial changes: they take turns, after the first turn each in another order."""
+    names.sort(key=lambda name: FIRST.index(name) if name in FIRST else len(FIRST))
+    changed = set()
+    for place in range(CHANGES * (number - 1), CHANGES * number):
+        turn, index = divmod(place, len(names))
+        changed.add(names[np.random.default_rng([seed, turn]).permutation(len(names))[index] if turn else index])
+    return changed
 
 
 def _spaces(
-    task: str, model: str, search: Mapping[str, str] | None, fixed: Mapping[str, object], defaults: Mapping[str, Any]
+    task: str, model: str, search: Mapping[str, str] | None, fixed: Mapping[str, object], defaults: Mapping[str, object]
 ) -> dict[str, Callable[[Trial], object]]:
     """Return, by setting, the function that draws a value of a trial; ``defaults`` may be fitted to the data."""
     require_known({**(search or {}), **fixed}, set(defaults))
@@ -385,14 +354,15 @@ def _spaces(
             if type(default := defaults.get(name)) is int and default > 0:
                 spaces[name] = _choice(name, sorted({max(1, int(factor * default)) for factor in MULTIPLES}))
         for name, groups in CHOICES.items():
+            default = defaults.get(name)
             for values in groups:
-                if any(defaults.get(name) == value and type(defaults[name]) is type(value) for value in values):
-                    spaces[name] = _choice(name, values)
+                if type(default) is type(values[0]) and default in values:
+                    spaces[name] = _choice(name, [value for value in values if value != default])
         if catalogue_of(task).MODELS[model].schedule is None:
             spaces.pop("learning_rate", None)
         if not defaults.get("decay"):
             spaces.pop("epochs", None)
-        if defaults.get("warm_up") is not None:  # the rate falls by another rule
+        if defaults.get("warm_up") is not None:  # the learning rate falls by another rule
             spaces.pop("decay", None)
     spaces = {name: space for name, space in spaces.items() if name not in fixed}
     if not spaces:
@@ -434,18 +404,18 @@ def _choice(name: str, values: Sequence[str | float]) -> Callable[[Trial], objec
 
 
 def _settings(trial: Trial | FrozenTrial) -> dict[str, object]:
-    """Return the settings of a trial, numbers with three digits."""
-    changes = {
-        name: float(f"{value:.3g}") if isinstance(value, float) else value for name, value in trial.params.items()
-    }
-    return {**trial.user_attrs.get(KEPT, {}), **changes}
+    return dict(trial.user_attrs.get(SETTINGS, {}))
+
+
+def _rounded(value: object) -> object:
+    """Return a value, numbers with three digits."""
+    return float(f"{value:.3g}") if isinstance(value, float) else value
 
 
 def _row(trial: FrozenTrial) -> dict[str, object]:
     """Return a trial as JSON."""
-    row = {"number": trial.number, "state": trial.state.name.lower(), "settings": _settings(trial)}
-    notes = {name: value for name, value in trial.user_attrs.items() if name != KEPT}
-    return {**row, "value": trial.value, **notes}
+    row = {"number": trial.number, "state": trial.state.name.lower(), SETTINGS: _settings(trial), "value": trial.value}
+    return {**row, **trial.user_attrs}
 
 
 def _study(optuna: ModuleType, storage: str | Path | None, name: str, data: Data, search: object, seed: int) -> Study:

@@ -6,8 +6,8 @@ gain nothing there, the defaults are kept.
 
 The first trial has the defaults. Every other one changes two settings of the best trial so far: of a dozen trials that
 draw ten settings at once, hardly any is near the defaults, which are good. The settings take turns. A trial that scores
-higher than the best one is trained and scored once more, with another seed and, where the data has no order, another
-split; it is the best if its mean is higher too. Where the defaults take more than a twelfth of the time, trials are
+higher than the best one is trained and scored once more, with another seed and on a random split; it is the best if it
+scores higher there too. Where the defaults take more than a twelfth of the time, trials are
 trained on a part of the data.
 """
 
@@ -69,7 +69,9 @@ DEFAULTS = "defaults"
 SETTINGS = "settings"
 """Attribute of a trial that holds all its settings."""
 SCORES = "scores"
-"""Attribute of a trial with its scores; those of the defaults, and of trials that were the best at first, are two."""
+"""Attribute of a trial with its scores: two of the defaults and of trials whose first one was the highest."""
+BEST = "best"
+"""Attribute of the defaults, and of trials both of whose scores were the highest."""
 RANGES: Mapping[str, tuple[float, float]] = {
     "learning_rate": (3e-4, 1e-2), "weight_decay": (1e-7, 1e-3), "max_hours": (12.0, 480.0),
     "dropout": (0.0, 0.7), "dropout_items": (0.0, 0.7), "dropout_state": (0.0, 0.7), "dropout_session": (0.0, 0.7),
@@ -187,7 +189,7 @@ def tune(
     defaults = {setting.name: setting.default for setting in settings_of(task, model)}
     _spaces(task, model, search, fixed, defaults)
     known, test = split_data(data, require_fraction(test_size, "test_size"), seed)
-    splits = [split_data(known, VALID, seed + repeat) for repeat in range(2)]
+    splits = split_data(known, VALID, seed), split_data(known, VALID, seed + 1, by="random")
     refit = {"refit": False} if "refit" in defaults else {}
     optuna = _optuna()
     study = _study(optuna, storage, f"{task} {model}", known, [fixed, search, seed], seed)
@@ -224,15 +226,19 @@ def tune(
         schedule = {} if candidate.schedule is None else asdict(candidate.schedule)
         fitted = {name: value for name, value in {**candidate.all_settings, **schedule}.items() if name in defaults}
         duration = time.monotonic() - begin[0], time.process_time() - begin[1]
+        mean = mean_score(trial, value, fraction)
+        trial.set_user_attr(BEST, True)
         study.set_user_attr("first", _First(metric, fraction, *duration, fitted)._asdict())
-        return mean_score(trial, value, fraction)
+        return mean
+
+    def stop_late(progress: Report) -> None:
+        if time.monotonic() > end:
+            progress.stop()
 
     def mean_score(trial: Trial, value: float, fraction: float) -> float:
-        again = score(
-            predictor(_settings(trial), 1), fraction, lambda progress: time.monotonic() > end and progress.stop(), 1
-        )
-        trial.set_user_attr(SCORES, [value, again[1]])
-        return (value + again[1]) / 2
+        scores = [value, score(predictor(_settings(trial), 1), fraction, stop_late, 1)[1]]
+        trial.set_user_attr(SCORES, scores)
+        return sum(scores) / 2
 
     def objective(trial: Trial) -> float:
         if "first" not in study.user_attrs:
@@ -251,8 +257,13 @@ def tune(
         except SettingError as error:  # such as a dim that is no multiple of heads
             trial.set_user_attr("refused", str(error))
             raise optuna.TrialPruned from error
+        best_scores: list[float] = best_trial.user_attrs[SCORES]
         trial.set_user_attr(SCORES, [value])
-        return mean_score(trial, value, first.fraction) if value > best_trial.user_attrs[SCORES][0] else value
+        if value <= best_scores[0]:
+            return value
+        mean = mean_score(trial, value, first.fraction)
+        trial.set_user_attr(BEST, 2 * mean - value > best_scores[1])
+        return mean
 
     def last_start(first: _First) -> float:
         return end - FINAL_FITS * first.seconds * first.final(60 * minutes) / first.fraction
@@ -421,9 +432,7 @@ def _choice(name: str, values: Sequence[str | float]) -> Callable[[Trial], objec
 
 
 def _best(study: Study) -> FrozenTrial:
-    """Return the trial with the highest mean of two scores."""
-    trials = [trial for trial in study.trials if len(trial.user_attrs.get(SCORES, ())) > 1]
-    return max(trials, key=lambda trial: trial.value or -math.inf)
+    return [trial for trial in study.trials if trial.user_attrs.get(BEST)][-1]
 
 
 def _settings(trial: Trial | FrozenTrial) -> dict[str, object]:

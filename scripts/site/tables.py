@@ -447,6 +447,29 @@ def rules() -> str:
     return "\n".join([*lines, *(f"| {label} | {costs[name]['ratio']:.2f} |" for name, label in labels.items())])
 
 
+def tuning() -> str:
+    """Return what ``ensue tune`` gains over the defaults, from ``benchmarks/results/tuning.json``."""
+    rows = load("benchmarks/results/tuning.json")["rows"]
+    heads = "model | data, metric (%) | CPU minutes | trials | fraction of the data | held-out data | test data"
+    lines = [f"| {heads} |", "|---" * 7 + "|"]
+
+    def gained(gain: dict[str, float] | None) -> str:
+        if gain is None:
+            return ""
+        names = ("defaults", "tuned", "difference", "low", "high")
+        defaults, tuned, difference, low, high = (100 * gain[name] for name in names)
+        ratio = 100 * (gain["ratio"] - 1)
+        return f"{defaults:.2f} to {tuned:.2f}: {difference:+.2f} ({low:+.2f} to {high:+.2f}), {ratio:+.1f} %"
+
+    for row in rows:
+        fraction = f"{100 * row['fraction']:.3g} %, at last {100 * row['final_fraction']:.3g} %"
+        trials = f"{sum(row['trials'].values())}, {row['trials'].get('pruned', 0)} pruned"
+        about = [row["model"], f"{row['data']}, {label(row['metric'])}", str(row["cpu_minutes"]), trials, fraction]
+        outcome = " (defaults kept)" if row["kept"] else ""
+        lines.append(f"| {' | '.join([*about, gained(row['held_out']) + outcome, gained(row['test'])])} |")
+    return "\n".join([*lines, "", *map(source, rows)])
+
+
 SECTIONS: dict[str, Callable[[], str]] = {
     "rules": rules,
     "figures": hidan,
@@ -473,4 +496,5 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "token_rank": token_rank,
     "label_sets": label_sets,
     "stream": stream,
+    "tuning": tuning,
 }

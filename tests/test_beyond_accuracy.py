@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import combinations
 from math import log2
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -90,6 +91,22 @@ def test_re_ranked_lists_are_a_row_with_its_price(shop: NextEvent) -> None:
     assert result.rows[1].notes["beyond_accuracy"]["coverage@3"] > 0
     with pytest.raises(DataError, match="max_per: the item table has no column 'colour'; it has brand"):
         shop.evaluate(test, max_per={"colour": 1})
+
+
+@pytest.mark.parametrize(
+    "rules", [{"max_per": {"brand": 1}}, {"max_per": {"brand": 2}, "diversify": "mmr=0.4"}, {"diversify": "mmr=0.6"}]
+)
+def test_metrics_of_every_cutoff_are_those_of_lists_that_predict_answers(shop: NextEvent, rules: Any) -> None:
+    test = [["i1", "i2", "i5", "i9"], ["i3", "i3", "i0", "i4"], ["i7", "i6", "i11", "i8"]]
+    result = shop.evaluate(test, cutoffs=[2, 7], **rules)
+    hits = []
+    for session in test:
+        for end in range(1, len(session)):
+            # At most 3 or 6 items are on a list of 7 where rules limit the three brands.
+            (best,) = shop.predict([session[:end]], k=7, exclude_seen=False, **rules).values
+            hits.append((session[end] in best[:2], session[end] in best))
+    for position, name in enumerate(("hit@2", "hit@7")):
+        assert result.rows[1].figures[name] == pytest.approx(np.mean([pair[position] for pair in hits])), name
 
 
 def test_re_ranked_items_are_those_of_the_definition(shop: NextEvent) -> None:

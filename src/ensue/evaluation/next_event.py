@@ -28,8 +28,8 @@ that came again in the training data (:mod:`ensue.tasks.next.own_unknown`); othe
 Metrics rank what the protocol ranks, as papers do, also where ``predict`` leaves out items of a sequence by default
 (:class:`ensue.tasks.next.state.Exclusion`). The card then says so, with the metrics of the lists that are served.
 
-With ``diversify`` or ``max_per`` each model has a further row: its best items are re-ranked by these rules
-(:mod:`ensue.tasks.next.reranking`), which moves the other items behind them.
+With ``diversify`` or ``max_per`` each model has a further row: the lists of as many items as the largest cutoff that
+``predict`` answers by these rules (:mod:`ensue.tasks.next.reranking`). All other items come behind them.
 
 Under all three a known target that follows no known event is ranked by popularity, which is what ``predict`` answers.
 """
@@ -52,12 +52,12 @@ from ensue.evaluation.beyond_accuracy import is_popular, list_metrics
 from ensue.evaluation.bootstrap import BootstrapResult, means_over_units
 from ensue.evaluation.examples import Examples, Json, Scored, ids_of, means_of, rank_column
 from ensue.evaluation.new_items import NewItemBaselines
+from ensue.evaluation.reranked import RerankedItems
 from ensue.lines import plural
 from ensue.metrics import CUTOFFS, Floats
 from ensue.tasks.next.item_filter import Rules
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.tasks.next.ranking import BestItems
-from ensue.tasks.next.reranking import MIN_POOL, POOL
 from ensue.tasks.next.training_data import Exclusion, fingerprints
 from ensue.vocabulary import FIRST, UNKNOWN
 
@@ -208,7 +208,8 @@ class SessionTargets(Examples[NextPredictor, TargetRanks]):
         coded = self.data.encode(predictor.vocabulary, number_unknown=True)
         is_reranked = component == self._reranked(predictor)
         k = min(self.cutoffs)
-        best = BestItems.empty(len(coded.ids), max(POOL * k, MIN_POOL) if is_reranked else k)
+        best = BestItems.empty(len(coded.ids), k)
+        reranked = RerankedItems(predictor, self.rules, coded, max(self.cutoffs)) if is_reranked else None
         start = time.perf_counter()
         rank, _, event = predictor.ranks(
             coded,
@@ -217,14 +218,15 @@ class SessionTargets(Examples[NextPredictor, TargetRanks]):
             counting=None if is_reranked else component,
             context=np.maximum(self.data.lengths - 1, 0) if self.protocol == "last" else None,
             rank_unknown=self.unknown == "rank",
-            best=best,
+            best=best if reranked is None else reranked,
         )
         # Whatever the predictor does not rank is a miss.
         ranks = np.full(len(self.data.ids), metrics.MISS)
         ranks[event] = rank
         lists = best.ids
-        if is_reranked:
-            lists, ranks = self._rerank(predictor, coded, best, ranks, k)
+        if reranked is not None:
+            lists = reranked.lists[:, :k]
+            ranks = reranked.ranks(ranks)
         seconds = time.perf_counter() - start
         new_item_ranks: dict[str, Floats] = {}
         if component is None and exclusion is None and self.protocol != "sampled" and self._is_new(predictor).any():
@@ -241,31 +243,6 @@ class SessionTargets(Examples[NextPredictor, TargetRanks]):
     def _reranked(self, predictor: NextPredictor) -> str:
         """Return the name of the row of a model whose best items are re-ranked."""
         return f"{predictor.model_name}, {self.rules_name}"
-
-    def _rerank(
-        self, predictor: NextPredictor, coded: Histories, best: BestItems, ranks: Floats, k: int
-    ) -> tuple[Index, Floats]:
-        """Return the (events, k) lists of re-ranked items, and the (events,) ranks with all other items behind them."""
-        (item_filter,) = predictor.filters_of([self.rules])
-        assert item_filter is not None
-        assert item_filter.reranker is not None
-        lists = np.zeros((len(coded.ids), k), np.int64)
-        ranks = ranks.copy()
-        # The session of a target is what precedes it in its sequence.
-        starts = coded.offsets[:-1][coded.sequence_index()]
-        for event in self.events[best.ids[self.events, 0] > 0].tolist():
-            ids = best.ids[event][best.ids[event] > 0]
-            session = coded.ids[starts[event] : event]
-            chosen = item_filter.reranker.positions(ids, best.scores[event, : len(ids)].astype(np.float64), session, k)
-            lists[event, : len(chosen)] = ids[chosen]
-            (position,) = np.flatnonzero(ids == coded.ids[event])[:1].tolist() or [len(ids)]
-            # A target that is not chosen goes behind the chosen items that were behind it.
-            ranks[event] = (
-                1 + chosen.index(position)
-                if position in chosen
-                else ranks[event] + sum(other > position for other in chosen)
-            )
-        return lists, ranks
 
     def variants(self, predictors: Sequence[NextPredictor]) -> Sequence[tuple[str, Sequence[NextPredictor]]]:
         """Return the row of re-ranked items, if rules are stated."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
@@ -41,6 +41,13 @@ else:
 
 Chunk = tuple[Index, Floats]
 """(targets,) which events of the data some targets are, and their ranks."""
+
+
+class ListCollector(Protocol):
+    """What takes the scores of targets while they are ranked."""
+
+    def fill(self, events: Index, scores: Scores) -> None:
+        """Take the (events, ids) scores of some events, -inf where an id is ruled out."""
 
 
 class BestItems(NamedTuple):
@@ -76,7 +83,7 @@ def target_ranks(
     context: Index | None = None,
     approximate: bool = False,
     rank_unknown: bool = False,
-    best: BestItems | None = None,
+    best: ListCollector | None = None,
 ) -> tuple[Floats, Index, Index]:
     """Return the rank of each target that can be ranked, the index of its history, and its own in the data.
 
@@ -149,7 +156,7 @@ class _Ranker:
     own_unknown: CandidateEntries | None
     exclusion: Exclusion
     sampled: int
-    best: BestItems | None
+    best: ListCollector | None
     index: ItemIndex | None
 
     def after_known(self) -> Iterator[Chunk]:

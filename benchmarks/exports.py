@@ -53,21 +53,30 @@ CASES = {
     "cascade-blend": Case("next", "cascade-blend", "twitter", "hit@20", ("--set=epochs=2",)),
     "sansr": Case("next", "sansr", "diginetica", "hit@20", ("--set=epochs=2",)),
     "blend": Case("next", "blend", "diginetica", "hit@20", ("--set=epochs=2",)),
+    "sasrec": Case("next", "sasrec", "diginetica", "hit@20", ("--set=epochs=2",)),
+    "sr-gnn": Case("next", "sr-gnn", "diginetica", "hit@20", ("--set=epochs=2", "--set=loss=sampled")),
     "centrality": Case("classify", "centrality", "trec", "accuracy", ("--set=epochs=2", "--set=hidden=64")),
+    "tokenrank": Case("classify", "tokenrank", "trec", "accuracy", ("--set=epochs=2", "--set=hidden=64")),
     "classify blend": Case("classify", "blend", "trec", "accuracy", ("--set=epochs=2", "--set=hidden=64")),
     "ast": Case("link", "ast", "politifact", "mrr", ("--set=epochs=2",)),
     "link best": Case("link", "best", "politifact", "mrr", ("--set=network=ast", "--set=epochs=2")),
+    # Published questions without users, as in the study of MTN: nothing is below the k-anonymity threshold.
+    "mtn": Case("suggest", "mtn", "msmarco", "bleu", ("--set=epochs=6", "--no-refit", "--set=min_users=1")),
+    "suggest best": Case("suggest", "best", "msmarco", "mrr@10", ("--set=epochs=6", "--no-refit", "--set=min_users=1")),
 }
 
 
 def write_data(data: Path, place: Path) -> None:
     """Write small parts of real data sets, for training and test."""
 
-    def head(source: str, target: str, lines: int, start: int = 0) -> None:
+    def head(source: str, target: str, lines: int, start: int = 0, *, prefix: str = "") -> None:
         opener = gzip.open if source.endswith("gz") else lzma.open
         with opener(data / source, "rt", encoding="utf-8") as file:
-            rows = file.read().splitlines(keepends=True)[start : start + lines]
-        (place / target).write_text("".join(rows), encoding="utf-8")
+            header, *rows = file.read().splitlines(keepends=True)
+        # Only the file whose rows are chosen by a prefix has a header.
+        rows = [row for row in rows if row.startswith(prefix)] if prefix else [header, *rows]
+        chosen = rows[start : start + lines]
+        (place / target).write_text("".join([header, *chosen] if prefix else chosen), encoding="utf-8")
 
     head("cascades/twitter/cascade.txt.gz", "twitter.train", 1_500)
     head("cascades/twitter/cascadetest.txt.gz", "twitter.test", 350)
@@ -76,6 +85,9 @@ def write_data(data: Path, place: Path) -> None:
     head("sessions/diginetica/test.txt.gz", "diginetica.test", 600)
     head("text/trec/train.tsv.xz", "trec.train", 3_000)
     head("text/trec/test.tsv.xz", "trec.test", 500)
+    # Split, overlap and name of a session come before its queries; of the other test pairs 35 % are training pairs.
+    for part, split, lines in (("train", "train\t-\t", 2_500), ("test", "test\tnovel\t", 200)):
+        head("queries/msmarco/sessions.tsv.gz", f"msmarco.{part}", lines, prefix=split)
     for name in ("posts", "articles"):
         head(f"links/politifact/{name}.jsonl.gz", f"{name}.jsonl", 100_000)
     posts = (place / "posts.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
@@ -115,7 +127,8 @@ def measure(case: Case, data: Path, place: Path) -> dict[str, Any]:
     metrics = {}
     for name, path in {"torch": folder, **exports}.items():
         result = json.loads(ensue("evaluate", str(path), test, *more, "--json"))
-        metrics[name] = next(entry for entry in result["rows"] if entry["model"] == case.model)[case.metric]
+        model = reports["float32"]["model"]  # that ``best`` chose
+        metrics[name] = next(entry for entry in result["rows"] if entry["model"] == model)[case.metric]
     row["metrics"] = metrics
     for name, path in exports.items():
         row[f"{name}_bytes"] = sum(reports[name]["sizes"].values())
@@ -124,7 +137,7 @@ def measure(case: Case, data: Path, place: Path) -> dict[str, Any]:
 
 
 def difference(case: Case, folder: Path, export: Path, test: str, more: list[str]) -> float:
-    """Return the largest difference of a score on the test data."""
+    """Return the largest difference of a score on the test data; of suggestions, of those that both make."""
     if case.task == "next":
         scores = []
         for path in (folder, export):
@@ -132,22 +145,19 @@ def difference(case: Case, folder: Path, export: Path, test: str, more: list[str
             histories = read(test)[0].encode(predictor.vocabulary)
             histories = histories.keep(histories.ids > 1).select(np.arange(300))
             scores.append(infer.catalogue_scores(predictor, Exclusion.NONE, histories)[0])
-    else:
-        scores = [probabilities(ensue("predict", str(path), test, *more, "--json")) for path in (folder, export)]
-    finite = np.isfinite(scores[0])
-    return float(np.abs(scores[0][finite] - scores[1][finite]).max())
+        finite = np.isfinite(scores[0])
+        return float(np.abs(scores[0][finite] - scores[1][finite]).max())
+    ours, theirs = (scores_of(ensue("predict", str(path), test, *more, "--json")) for path in (folder, export))
+    return max(abs(ours[key] - theirs[key]) for key in ours.keys() & theirs.keys())
 
 
-def probabilities(printed: str) -> np.ndarray[Any, Any]:
-    """Return the scores in printed answers, sorted by what they are of."""
-    answers = json.loads(printed)
-    return np.array(
-        [
-            choice["score"]
-            for answer in answers
-            for choice in sorted(answer["choices"], key=lambda choice: choice["value"])
-        ]
-    )
+def scores_of(printed: str) -> dict[tuple[int, str], float]:
+    """Return the scores in printed answers, by the number of the answer and what was answered."""
+    return {
+        (number, choice["value"]): choice["score"]
+        for number, line in enumerate(printed.splitlines())
+        for choice in json.loads(line)["choices"]
+    }
 
 
 def service(folder: Path, *, torch: bool) -> dict[str, float]:

@@ -55,9 +55,9 @@ CASES = {
     "blend": Case("next", "blend", "diginetica", "hit@20", ("--set=epochs=2",)),
     "sasrec": Case("next", "sasrec", "diginetica", "hit@20", ("--set=epochs=2",)),
     "sr-gnn": Case("next", "sr-gnn", "diginetica", "hit@20", ("--set=epochs=2", "--set=loss=sampled")),
-    "centrality": Case("classify", "centrality", "trec", "accuracy", ("--set=epochs=2", "--set=hidden=64")),
-    "tokenrank": Case("classify", "tokenrank", "trec", "accuracy", ("--set=epochs=2", "--set=hidden=64")),
-    "classify blend": Case("classify", "blend", "trec", "accuracy", ("--set=epochs=2", "--set=hidden=64")),
+    "centrality": Case("classify", "centrality", "trec", "accuracy", ("--set=epochs=10", "--set=hidden=64")),
+    "tokenrank": Case("classify", "tokenrank", "trec", "accuracy", ("--set=epochs=10", "--set=hidden=64")),
+    "classify blend": Case("classify", "blend", "trec", "accuracy", ("--set=epochs=10", "--set=hidden=64")),
     "ast": Case("link", "ast", "politifact", "mrr", ("--set=epochs=2",)),
     "link best": Case("link", "best", "politifact", "mrr", ("--set=network=ast", "--set=epochs=2")),
     # Published questions without users, as in the study of MTN: nothing is below the k-anonymity threshold.
@@ -147,7 +147,7 @@ def difference(case: Case, folder: Path, export: Path, test: str, more: list[str
             scores.append(infer.catalogue_scores(predictor, Exclusion.NONE, histories)[0])
         finite = np.isfinite(scores[0])
         return float(np.abs(scores[0][finite] - scores[1][finite]).max())
-    ours, theirs = (scores_of(ensue("predict", str(path), test, *more, "--json")) for path in (folder, export))
+    ours, theirs = (scores_of(ensue("predict", str(path), test, "--json")) for path in (folder, export))
     return max(abs(ours[key] - theirs[key]) for key in ours.keys() & theirs.keys())
 
 

@@ -19,10 +19,10 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from ensue.tasks.classify.catalogue import COUNTING as CLASSIFY_COUNTING  # noqa: E402
 from ensue.tasks.link.catalogue import COUNTING as LINK_COUNTING  # noqa: E402
 from ensue.tasks.next.catalogue import COUNTING as NEXT_COUNTING  # noqa: E402
 from ensue.tasks.suggest.catalogue import COUNTING as SUGGEST_COUNTING  # noqa: E402
+from ensue_studies.centrality import BASELINES  # noqa: E402
 from scripts.site import custom_code, drawings, first_answer, papers, tables  # noqa: E402
 from scripts.site.blocks import pages  # noqa: E402
 from scripts.site.papers import found_of  # noqa: E402
@@ -57,7 +57,7 @@ def generated() -> Iterator[tuple[Path, str]]:
 def study(name: str) -> str:
     """Return the page of a study from its result file, below what its run wrote before the first table."""
     path = ROOT / "studies" / "results" / f"{name}.md"
-    result = load(f"studies/results/{name}.json")["tables"]
+    result = papers.text_tables() if name == "centrality" else load(f"studies/results/{name}.json")["tables"]
     module = import_module(f"ensue_studies.{name}")
     introduction = path.read_text("utf-8").partition("\n## ")[0]
     if name == "anywhere":
@@ -82,8 +82,7 @@ def readme() -> str:
     model, baseline = (f"{100 * float(overall(news, name)):.1f}" for name in ("model", popular))
     question = "The same, from a live stream"
     lines.append(_line("next", question, "Globo, HR@20", f"{news['model']} {model}", f"{popular} {baseline}"))
-    texts = _rows("centrality", "overall")
-    best = _best(texts, "sst2", "accuracy", CLASSIFY_COUNTING)
+    best = _best(papers.text_rows(), "sst2", "accuracy", BASELINES)
     lines.append(_line("classify", "What does it say?", "SST-2, accuracy", *best))
     best = _best(_rows("mtn", "overall"), "msmarco", "mrr@10", SUGGEST_COUNTING)
     lines.append(_line("suggest", "What is searched next?", "MS MARCO, MRR@10", *best))

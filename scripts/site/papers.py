@@ -12,6 +12,7 @@ from ensue.tasks.link.catalogue import COUNTING as LINK_COUNTING
 from ensue.tasks.next.catalogue import COUNTING as NEXT_COUNTING
 from ensue.tasks.suggest.catalogue import COUNTING as SUGGEST_COUNTING
 from ensue_studies.anywhere import OUTCOMES
+from ensue_studies.centrality import BASELINES, SVC
 from ensue_studies.papers import Paper
 
 ROOT = Path(__file__).parents[2]
@@ -47,7 +48,7 @@ def hidan() -> str:
 
 def centrality() -> str:
     """Centrality attention: the paper's vectors are 300 wide, those here 100."""
-    rows = _required("centrality")["tables"]["overall"]
+    rows = text_rows()
     lines = _head("data", "row", "accuracy")
     for data in dict.fromkeys(row["data"] for row in rows):
         of_data = _of(rows, data=data)
@@ -57,10 +58,26 @@ def centrality() -> str:
         lines.append(_line(data, "centrality, ours, protocol of the paper", _figures(ours, ("accuracy",))))
         for blend in _of(of_data, model="blend"):
             lines.append(_line(data, "`blend`, ours", _figures(blend, ("accuracy",))))
-        counting = [row for row in of_data if row["model"] in ("tfidf", "vectors", "majority")]
+        counting = [row for row in of_data if row["model"] in BASELINES]
         best = max(counting, key=lambda row: row["accuracy"])
         lines.append(_line(data, f"best baseline: {best['model']}", _figures(best, ("accuracy",))))
     return "\n".join(lines)
+
+
+def text_tables() -> dict[str, list[Row]]:
+    """Return the tables of the study of texts, with scikit-learn's linear SVM, which was run on the same texts."""
+    tables, added = (_required(name)["tables"] for name in ("centrality", "centrality_baselines"))
+    overall = [*tables["overall"], *_of(added["overall"], model=SVC)]
+    return {
+        **tables,
+        "overall": overall,
+        "paired_tests": [*tables["paired_tests"], *_of(added["paired_tests"], other=SVC)],
+    }
+
+
+def text_rows() -> list[Row]:
+    """Return the rows of the study of texts."""
+    return text_tables()["overall"]
 
 
 def mtn() -> str:

@@ -10,6 +10,7 @@ from typing import Any
 
 from ensue.metrics import label
 from ensue.tasks.next.catalogue import COUNTING
+from scripts.site import papers
 
 ROOT = Path(__file__).parents[2]
 _HIDAN = ("memes", "weibo", "twitter")
@@ -321,12 +322,14 @@ def growth() -> str:
 
 def poolings() -> str:
     """Return the accuracy of poolings and baselines, one column per data set."""
-    return _poolings("centrality")
+    results = (load(f"studies/results/{name}.json") for name in ("centrality", "centrality_baselines"))
+    return "\n".join([_poolings(papers.text_rows()), "", *map(source, results)])
 
 
 def token_rank() -> str:
     """Return the same of TokenRank and the poolings it is compared with, trained in one run."""
-    return _poolings("tokenrank")
+    result = load("studies/results/tokenrank.json")
+    return "\n".join([_poolings(result["tables"]["overall"]), "", source(result)])
 
 
 def label_sets() -> str:
@@ -340,15 +343,14 @@ def label_sets() -> str:
     return "\n".join([*lines, "", source(result)])
 
 
-def _poolings(study: str) -> str:
-    result = load(f"studies/results/{study}.json")
-    rows = {(row["data"], row["model"]): row for row in result["tables"]["overall"]}
+def _poolings(all_rows: list[dict[str, Any]]) -> str:
+    rows = {(row["data"], row["model"]): row for row in all_rows}
     sets, models = (list(dict.fromkeys(key[side] for key in rows)) for side in (0, 1))
     lines = [f"| model | {' | '.join(sets)} |", "|---" * (1 + len(sets)) + "|"]
     for model in models:
         cells = [_accuracy(rows[data, model]) if (data, model) in rows else "" for data in sets]
         lines.append(f"| {model} | {' | '.join(cells)} |")
-    return "\n".join([*lines, "", source(result)])
+    return "\n".join(lines)
 
 
 def _accuracy(row: dict[str, Any]) -> str:
@@ -396,14 +398,18 @@ def gpu() -> str:
 def exports() -> str:
     """Return the losses and sizes of exported networks, from ``benchmarks/results/exports.json``."""
     result = load("benchmarks/results/exports.json")
-    heads = "model | data, metric (%) | PyTorch | float32 | int8 | difference | of int8 | weights | float32 | int8"
-    lines = [f"| {heads} |", "|---" * 10 + "|"]
+    heads = (
+        "task, model | data, metric (%) | PyTorch | float32 | int8 | int8, points | difference | of int8 | weights | "
+        "float32 | int8"
+    )
+    lines = [f"| {heads} |", "|---" * 11 + "|"]
     for row in result["rows"]:
         metrics = [f"{100 * row['metrics'][name]:.2f}" for name in ("torch", "float32", "int8")]
+        change = f"{100 * (row['metrics']['int8'] - row['metrics']['torch']):+.2f}"
         gaps = [f"{row[f'{name}_difference']:.0e}" for name in ("float32", "int8")]
         sizes = [f"{row[f'{name}_bytes'] / 1e6:.1f} MB" for name in ("weights", "float32", "int8")]
-        data = f"{row['data']}, {row['metric']}"
-        lines.append(f"| {' | '.join([row['model'], data, *metrics, *gaps, *sizes])} |")
+        cells = [f"{row['task']}, {row['model']}", f"{row['data']}, {label(row['metric'])}", *metrics, change]
+        lines.append(f"| {' | '.join([*cells, *gaps, *sizes])} |")
     torch, onnx = (result["service"][name] for name in ("torch", "onnx"))
     installed = result["packages"]
     footprint = (

@@ -11,6 +11,8 @@ import pytest
 
 from ensue.significance import LEVEL
 from ensue_studies.anywhere import FULL
+from ensue_studies.centrality import BASELINES, SVC
+from scripts.site import papers
 from scripts.site.blocks import ROOT, pages
 from scripts.site.tables import load
 from tests.cli.conftest import listed
@@ -192,11 +194,30 @@ def _centrality() -> Iterator[str]:
             seeds.setdefault(row["data"], set()).add(row["seeds"])
     assert seeds["sst1"] == seeds["sst2"] == {5} and seeds["trec"] == {3} and seeds["snli"] == {1}
     yield "five seeds on SST, three on TREC, one elsewhere"
+    yield from _linear_svc()
     tests = load("studies/results/tokenrank.json")["tables"]["paired_tests"]
     rank, bilinear = ("tokenrank", "centrality-bilinear")
     assert _one(tests, model=bilinear, other=rank)["p_value"] > LEVEL
     assert all(_one(tests, model=name, other="self-attention")["p_value"] < LEVEL for name in (rank, bilinear))
     yield "do not differ significantly, and self-attention is significantly better than both in this run"
+
+
+def _linear_svc() -> Iterator[str]:
+    tables = papers.text_tables()
+    accuracy = {(row["data"], row["model"]): row["accuracy"] for row in tables["overall"]}
+    sets = [data for data, model in accuracy if model == SVC]
+    above = {
+        (data, model)
+        for data, model in accuracy
+        if data in sets and model not in BASELINES and accuracy[data, model] < accuracy[data, SVC]
+    }
+    assert above == {("sst2", "routing"), ("sst2", "reverse-routing")}
+    yield "On SST-2 its accuracy is above `routing` and `reverse-routing`; no other pooling, nor `blend`, is below it"
+    tests = {row["data"]: row for row in tables["paired_tests"] if (row["model"], row["other"]) == ("tfidf", SVC)}
+    assert all(row["difference"] > 0 for row in tests.values())
+    assert {data for data, row in tests.items() if row["p_value"] < LEVEL} == {"sst1", "trec"}
+    assert tests.keys() == {"sst1", "sst2", "sst2-phrases", "trec"}
+    yield "is nowhere above `tfidf`, which is significantly better on SST-1 and TREC and does not differ significantly"
 
 
 def _label_sets() -> Iterator[str]:

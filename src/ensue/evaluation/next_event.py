@@ -71,19 +71,9 @@ PUBLISHED = {
 }
 """Which papers use a protocol, and where they differ from it."""
 PAPER_PROTOCOLS = {
-    "sansr": "sampled",
-    "sansr-paper": "sampled",
-    "sansr-rc": "sampled",
-    "gru4rec": "full",
-    "narm": "full",
-    "stamp": "full",
-    "sr-gnn": "full",
-    "fpmc": "full",
-    "bpr-mf": "last",
-    "sasrec": "last",
-    "esasrec": "last",
-    "bert4rec": "last",
-    "hstu": "last",
+    **dict.fromkeys(("sansr", "sansr-rc"), "sampled"),
+    **dict.fromkeys(("gru4rec", "narm", "stamp", "sr-gnn", "fpmc"), "full"),
+    **dict.fromkeys(("bpr-mf", "sasrec", "esasrec", "bert4rec", "hstu"), "last"),
 }
 """By model (``NAME-paper`` counts as ``NAME``), the protocol of its paper; ``macro`` for all others."""
 UNKNOWN_RULES = {"miss": "misses", "drop": "not scored", "rank": "ranked where the session has them"}

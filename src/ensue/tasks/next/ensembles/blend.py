@@ -34,7 +34,6 @@ The model is from no paper; ``ensue compare`` measures it against its parts.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import fields
 from typing import TypeVar, cast
 from weakref import WeakKeyDictionary
 
@@ -56,7 +55,7 @@ from ensue.tasks.next.ensembles.held_out import drawn, likeliest_power, mean_gai
 from ensue.tasks.next.ensembles.memory import BlendMemory
 from ensue.tasks.next.model import NextModel
 from ensue.tasks.next.models.core import CORE
-from ensue.tasks.next.settings import BlendSettings, CORESettings
+from ensue.tasks.next.settings import BlendSettings
 from ensue.vocabulary import FIRST
 
 LIKELIHOOD_RATIO = 1.92
@@ -99,8 +98,7 @@ class Blend(nn.Module):
         super().__init__()
         self.settings = settings
         self.reach: int | None = max(2 * (settings.max_length - 1), settings.window - 1)
-        core_settings = {field.name: getattr(settings, field.name) for field in fields(CORESettings)}
-        self.network = CORE(CORESettings(**core_settings), num_ids)
+        self.network = CORE(settings, num_ids)
         self.memory = BlendMemory.empty(settings, num_ids)
         self.scale: Tensor = nn.Buffer(torch.ones(1))
         self.weight: Tensor = nn.Buffer(torch.zeros(1))

@@ -38,8 +38,6 @@ The model is from no paper and reads no social graph; ``ensue reproduce hidan`` 
 
 from __future__ import annotations
 
-from dataclasses import fields
-
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -60,7 +58,7 @@ from ensue.tasks.next.ensembles.memory import CascadeStore
 from ensue.tasks.next.ensembles.mixture import Mixture
 from ensue.tasks.next.model import NextModel
 from ensue.tasks.next.models.hidan import HiDAN
-from ensue.tasks.next.settings import CascadeBlendSettings, HiDANSettings
+from ensue.tasks.next.settings import CascadeBlendSettings
 from ensue.vocabulary import FIRST
 
 START = (0.2, 0.6, 0.2, 0.4, 0.2, 0.2, 0.0, 0.8, 0.0, 0.3, 0.2, 0.2, 0.2, 0.1) + len(BASELINES) * (0.0,)
@@ -90,8 +88,7 @@ class CascadeBlend(nn.Module):
     def __init__(self, settings: CascadeBlendSettings, num_ids: int) -> None:
         super().__init__()
         self.settings = settings
-        hidan_settings = {field.name: getattr(settings, field.name) for field in fields(HiDANSettings)}
-        self.network = HiDAN(HiDANSettings(**hidan_settings), num_ids)
+        self.network = HiDAN(settings, num_ids)
         self.reach = self.network.reach
         self.memory = CascadeStore(num_ids)
         self.mixture = Mixture(torch.tensor(START))

@@ -39,19 +39,40 @@ AUTO = "auto"
 SAMPLED = "sampled"
 
 
+class SampledSettings(Settings):
+    """Settings of models whose loss may be over shared negatives."""
+
+    loss: str
+    negatives: int
+
+    @property
+    def drawn(self) -> int | None:
+        """Number of negatives drawn per batch; ``None`` if the loss is over all."""
+        return self.negatives if self.loss == SAMPLED else None
+
+
 @dataclass(frozen=True, kw_only=True)
-class SoftmaxSettings(Settings):
+class HeadSettings(Settings):
+    """Settings of models whose attention heads share the width."""
+
+    dim: Size
+    """Dimension of the item vectors."""
+    heads: Size
+    """Attention heads."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_heads(self.dim, self.heads)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SoftmaxSettings(SampledSettings):
     """Settings of models with an output layer over all users."""
 
     loss: Annotated[str, variant_of(AUTO, "ce", SAMPLED)] = AUTO
     """Training loss: ce (softmax over all users), sampled (shared negatives), or auto: sampled above 50,000 users."""
     negatives: Size = 2048
     """Users drawn per batch by ``sampled``."""
-
-    @property
-    def drawn(self) -> int | None:
-        """Number of users drawn per batch; ``None`` if the loss is over all users."""
-        return self.negatives if self.loss == SAMPLED else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,7 +128,7 @@ CORE_SCHEDULE = Schedule(
 
 
 @dataclass(frozen=True, kw_only=True)
-class CORESettings(Settings):
+class CORESettings(HeadSettings, SampledSettings):
     """Settings of CORE."""
 
     dim: Size = 128
@@ -124,10 +145,6 @@ class CORESettings(Settings):
     """Training loss: sampled (shared negatives) or ce (softmax over all items)."""
     negatives: Size = 4096
     """Items drawn per batch by ``sampled``."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_heads(self.dim, self.heads)
 
 
 DECAY = "linear"
@@ -244,7 +261,7 @@ class CYANRNNSettings(SoftmaxSettings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SANSRSettings(Settings):
+class SANSRSettings(HeadSettings, SampledSettings):
     """Settings of SANSR; dimension, heads and layers are the paper's best, the loss is ours."""
 
     dim: Size = 128
@@ -263,10 +280,6 @@ class SANSRSettings(Settings):
     """Training loss: sampled, ce, bpr (on scores) or bpr_softmax (Eq. 8 as printed)."""
     negatives: Size = 2048
     """Items drawn per batch by ``sampled``; the pairwise losses draw 32 per target, outside its session."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_heads(self.dim, self.heads)
 
 
 FACTORS_SCHEDULE = Schedule(epochs=30, batch_size=128, weight_decay=0.0, monitor="mrr", patience=3)
@@ -330,7 +343,7 @@ NARM_SCHEDULE = Schedule(epochs=30, batch_size=128, weight_decay=0.0, monitor="m
 
 
 @dataclass(frozen=True, kw_only=True)
-class NARMSettings(Settings):
+class NARMSettings(SampledSettings):
     """Settings of NARM; the defaults are the authors'."""
 
     dim: Size = 100
@@ -354,7 +367,7 @@ STAMP_SCHEDULE = Schedule(epochs=30, batch_size=128, learning_rate=3e-3, weight_
 
 
 @dataclass(frozen=True, kw_only=True)
-class STAMPSettings(Settings):
+class STAMPSettings(SampledSettings):
     """Settings of STAMP; the defaults are the authors'."""
 
     dim: Size = 100
@@ -372,7 +385,7 @@ SRGNN_SCHEDULE = Schedule(epochs=30, batch_size=128, weight_decay=1e-5, monitor=
 
 
 @dataclass(frozen=True, kw_only=True)
-class SRGNNSettings(Settings):
+class SRGNNSettings(SampledSettings):
     """Settings of SR-GNN; the defaults are the authors'."""
 
     dim: Size = 100
@@ -399,7 +412,7 @@ SASREC_SCHEDULE = Schedule(
 
 
 @dataclass(frozen=True, kw_only=True)
-class SASRecSettings(Settings):
+class SASRecSettings(HeadSettings, SampledSettings):
     """Settings of SASRec, eSASRec and HSTU; the defaults are those of SASRec's paper for MovieLens."""
 
     dim: Size = 64
@@ -418,13 +431,9 @@ class SASRecSettings(Settings):
     negatives: Size = 2048
     """Items drawn per batch by ``sampled``."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_heads(self.dim, self.heads)
-
 
 @dataclass(frozen=True, kw_only=True)
-class BERT4RecSettings(Settings):
+class BERT4RecSettings(HeadSettings):
     """Settings of BERT4Rec; the defaults are those of its paper for MovieLens."""
 
     dim: Size = 64
@@ -439,7 +448,3 @@ class BERT4RecSettings(Settings):
     """Dropout rate."""
     mask_fraction: Annotated[float, must_be("above 0 and at most 1", lambda value: 0 < value <= 1)] = 0.2
     """Fraction of the events that are masked in training (rho)."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_heads(self.dim, self.heads)

@@ -75,8 +75,7 @@ class CORE(ItemNetwork):
         self.reach = 2 * (settings.max_length - 1)
         dim = settings.dim
         length = settings.max_length
-        negatives = settings.negatives if settings.loss == "sampled" else None
-        self.items = ItemHead(num_ids, dim, negatives=negatives)
+        self.items = ItemHead(num_ids, dim, negatives=settings.drawn)
         self.before = nn.LayerNorm(dim)
         self.after = nn.LayerNorm(dim)
         self.query, self.key, self.value, self.joined = (nn.Linear(dim, dim, bias=False) for _ in range(4))

@@ -51,8 +51,7 @@ class NARM(ItemNetwork):
         super().__init__()
         dim = settings.dim
         self.settings = settings
-        negatives = settings.negatives if settings.loss == "sampled" else None
-        self.items = ItemHead(num_ids, settings.table_dim, negatives=negatives)
+        self.items = ItemHead(num_ids, settings.table_dim, negatives=settings.drawn)
         self.gru = GRULayer(settings.table_dim, dim, batch_first=True)
         self.query = nn.Linear(dim, dim, bias=False)
         self.key = nn.Linear(dim, dim, bias=False)

@@ -106,9 +106,8 @@ class SANSR(ItemNetwork):
         self.settings = settings
         self.reach = settings.max_length - 1
         self.weighs_targets = settings.loss not in PAIRWISE
-        negatives = settings.negatives if settings.loss == "sampled" else None
         sparse = settings.loss in ("sampled", "bpr")  # these touch some rows only
-        self.items = ItemHead(num_ids, settings.dim, negatives=negatives, sparse=sparse)
+        self.items = ItemHead(num_ids, settings.dim, negatives=settings.drawn, sparse=sparse)
         self.positions = nn.Embedding(settings.max_length, settings.dim)
         self.blocks = nn.ModuleList(SANSRBlock(settings) for _ in range(settings.num_layers))
         self.dropout = Dropout(settings.dropout)

@@ -132,8 +132,7 @@ class SASRec(ItemNetwork):
         super().__init__()
         self.settings = settings
         self.reach = settings.max_length - 1
-        negatives = settings.negatives if settings.loss == "sampled" else None
-        self.items = self.table(num_ids, settings.dim, negatives=negatives, sparse=settings.loss != "ce")
+        self.items = self.table(num_ids, settings.dim, negatives=settings.drawn, sparse=settings.loss != "ce")
         self.positions = nn.Embedding(settings.max_length, settings.dim)
         self.blocks = nn.ModuleList(self.block(settings) for _ in range(settings.num_layers))
         self.norm = nn.LayerNorm(settings.dim)

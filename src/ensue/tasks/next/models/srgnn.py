@@ -77,8 +77,7 @@ class SRGNN(ItemNetwork):
         dim = settings.dim
         self.settings = settings
         self.reach = settings.max_length - 1
-        negatives = settings.negatives if settings.loss == "sampled" else None
-        self.items = ItemHead(num_ids, dim, negatives=negatives)
+        self.items = ItemHead(num_ids, dim, negatives=settings.drawn)
         self.messages = nn.Linear(dim, 2 * dim, bias=False)
         self.messages_bias = nn.Parameter(torch.empty(2 * dim))
         self.gates = nn.Linear(3 * dim, 2 * dim, bias=False)

@@ -48,8 +48,7 @@ class STAMP(ItemNetwork):
         dim = settings.dim
         self.settings = settings
         self.reach = settings.max_length - 1
-        negatives = settings.negatives if settings.loss == "sampled" else None
-        self.items = ItemHead(num_ids, dim, negatives=negatives)
+        self.items = ItemHead(num_ids, dim, negatives=settings.drawn)
         self.event, self.latest, self.mean = nn.Linear(dim, dim), *(nn.Linear(dim, dim, bias=False) for _ in range(2))
         self.vector = nn.Parameter(torch.empty(dim))
         self.session_cell = nn.Linear(dim, dim)

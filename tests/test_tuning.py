@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from statistics import mean
 
+import optuna
 import pytest
 
 import ensue
 from ensue.data.histories import Histories
 from ensue.evaluation.comparison import compare, score_alone
 from ensue.predictor import make
-from ensue.tuning import CHANGES, MIN_TRIALS, Tuning
+from ensue.tuning import CHANGES, MIN_TRIALS, Tuning, _spaces
 
 SESSIONS = [[f"a{(start + step) % 9}" for step in range(2 + start % 4)] for start in range(120)]
 """Walks around a circle of nine items, so that most settings rank alike."""
@@ -66,6 +67,17 @@ def test_slow_trials_are_trained_on_a_part_of_the_data() -> None:
     assert tuning.fraction == 1 / 16 and len(tuning.trials) == 1
     tuning = Tuning("next", "sansr", "mrr", {"dim": 8}, (), dict.fromkeys(GAIN, 0.25), 1 / 16, 0.25)
     assert tuning.sentence.endswith("p = 0.250), both trained on 25 % of the data")
+
+
+def test_no_default_is_searched() -> None:
+    """Half of one layer is one, and the value of the first trial."""
+    study = optuna.create_study()
+    defaults = {"num_layers": 1, "dim": 128, "loss": "ce", "decay": True}
+    spaces = _spaces("next", "sansr", None, {}, defaults)
+    drawn = [
+        {name: spaces[name](trial) for name in ("num_layers", "loss")} for trial in (study.ask() for _ in range(9))
+    ]
+    assert drawn == 9 * [{"num_layers": 2, "loss": "sampled"}]
 
 
 def test_predictors_are_scored_alone_as_next_to_all_others() -> None:

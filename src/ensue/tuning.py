@@ -380,12 +380,14 @@ def _spaces(
         spaces = {name: _range(name, *ends, whole=False) for name, ends in RANGES.items() if name in defaults}
         for name in MULTIPLIED:
             if type(default := defaults.get(name)) is int and default > 0:
-                spaces[name] = _choice(name, sorted({max(1, int(factor * default)) for factor in MULTIPLES}))
+                sizes = {max(1, int(factor * default)) for factor in MULTIPLES}
+                spaces[name] = _choice(name, sorted(sizes - {default}))
         for name, groups in CHOICES.items():
             default = defaults.get(name)
             for values in groups:
                 if type(default) is type(values[0]) and default in values:
                     spaces[name] = _choice(name, [value for value in values if value != default])
+                    break
         if catalogue_of(task).MODELS[model].schedule is None:
             spaces.pop("learning_rate", None)
         if not defaults.get("decay"):

@@ -78,7 +78,11 @@ def _compiled(compiler: str, flags: list[str], place: Path, archs: list[str]) ->
     """All sources side by side, then the library; sources are named from their folder, so that no path is in it."""
     x86 = ["-DENSUE_X86"] if len(archs) > 1 else []
     parts = {f"{name}.o": [*ARCHS[name], f"-DENSUE_ARCH={name}", "arch.cpp"] for name in archs}
-    parts |= {f"{path.stem}.o": [*x86, path.name] for path in sorted(HERE.glob("*.cpp")) if path.name != "arch.cpp"}
+    parts |= {
+        f"{path.stem}.o": [*x86, "-ffp-contract=off", path.name]
+        for path in sorted(HERE.glob("*.cpp"))
+        if path.name != "arch.cpp"
+    }
     running = {
         name: _start([compiler, *flags, *own, "-c", "-o", str(place / name)]) for name, own in sorted(parts.items())
     }

@@ -34,6 +34,7 @@ _NO_MEMORY = -1
 _OUT_OF_RANGE = -2
 _CHECKED = 0x2144DF1C
 """CRC-32 of any bytes that are followed by their own CRC-32, lowest byte first."""
+_NOTHING = ctypes.c_char * 0
 _MAX_CHECKED = 256
 """Combinations of shapes that are remembered of one structure."""
 _NUMBERS: dict[str, type[ctypes._CDataType]] = {
@@ -155,13 +156,21 @@ def _address(name: str, array: Array) -> int:
     """
     if isinstance(array, np.ndarray):
         contiguous = array.flags.c_contiguous
-        start = array.ctypes.data
+        start = address(array)
     else:
         contiguous = array.is_contiguous() and array.is_cpu
         start = array.data_ptr()
     if not contiguous:
         raise ValueError(f"{name} is not contiguous in CPU memory")
     return start
+
+
+def address(array: npt.NDArray[np.generic]) -> int:
+    """Return where an array begins in memory."""
+    flags = array.flags
+    if flags.writeable and flags.c_contiguous:  # a fifth of the time of the general way
+        return ctypes.addressof(_NOTHING.from_buffer(array.data))
+    return array.ctypes.data
 
 
 @functools.cache

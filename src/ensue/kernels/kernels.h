@@ -296,6 +296,34 @@ struct PostingsCall {
 };
 EXPORT int64_t ensue_postings(const PostingsCall* call);
 
+// Sparse rows: row r has the columns and values from stops[r] to stops[r + 1]. Values are floats or, where `wide`, doubles.
+// Sums are taken in the order of the cells.
+struct SparseDenseCall {
+    int64_t rows, width, cells, vectors, transposed;
+    const int64_t* stops ARRAY(rows + 1);
+    const int32_t* columns ARRAY(cells);
+    const void* values;                          // (cells)
+    const void* dense;                           // (width, vectors); with the transpose (rows, vectors)
+    void* out;                                   // (rows, vectors); with the transpose (width, vectors)
+};
+EXPORT int64_t ensue_sparse_dense(const SparseDenseCall* call, int wide);
+
+// Returns the number of cells of the product, without those that are 0. The columns of a row are in the order in which they
+// were first met, reversed.
+struct SparseProductCall {
+    int64_t rows, inner, width, cells, other_cells, room;
+    const int64_t* stops ARRAY(rows + 1);
+    const int32_t* columns ARRAY(cells);
+    const void* values;                          // (cells)
+    const int64_t* other_stops ARRAY(inner + 1);
+    const int32_t* other_columns ARRAY(other_cells);
+    const void* other_values;                    // (other_cells)
+    int64_t* out_stops ARRAY(rows + 1);
+    int32_t* out_columns ARRAY(room);
+    void* out_values;                            // (room)
+};
+EXPORT int64_t ensue_sparse_product(const SparseProductCall* call, int wide);
+
 // Logarithms of factor x totals + what is added to `cells`, counted through all rows.
 EXPORT int64_t ensue_log_mixture(const float* totals ARRAY(width), float factor, int64_t rows, int64_t width,
                                  const int64_t* cells ARRAY(count), const float* added ARRAY(count), int64_t count,

@@ -1,68 +1,208 @@
-"""Sparse rows are scipy's ``csr_array``; its import costs 0.1 s, which only those pay who make one.
-
-No other module imports scipy.
-"""
+"""Sparse matrices and their products, whose sums are taken in the order of the cells."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol, overload
+from functools import cached_property
+from typing import NamedTuple, overload
 
 import numpy as np
 import numpy.typing as npt
 
-from ensue.data.histories import Index
+from ensue import kernels
+from ensue.data.histories import Index, entries_of, offsets_of, ranges
 from ensue.metrics import Floats
 
+Values = npt.NDArray[np.floating]
+_MAX_PRODUCTS = 1 << 18
+"""Products of cells that are held at once where the kernel is not compiled, or all of one row."""
 
-class SparseRows(Protocol):
-    """The part of a float64 ``csr_array`` (rows, features) that is used."""
 
-    data: Floats
-    indices: npt.NDArray[np.integer]
-    indptr: npt.NDArray[np.integer]
+class SparseRows:
+    """A sparse matrix, (rows, columns), stored row after row.
+
+    Args:
+        indptr: (rows + 1,) offset of the first cell of each row, and the number of cells.
+        indices: (cells,) the column of each cell.
+        data: (cells,) the value of each cell.
+        width: number of columns, below 2 ** 31.
+
+    Raises:
+        ValueError: columns and values are of different lengths.
+    """
+
+    def __init__(
+        self,
+        indptr: npt.NDArray[np.integer],
+        indices: npt.NDArray[np.integer],
+        data: npt.NDArray[np.number],
+        width: int,
+    ) -> None:
+        self.indptr: Index = np.ascontiguousarray(indptr, np.int64)
+        self.indices = np.ascontiguousarray(indices, np.int32)
+        self.data: Floats = np.ascontiguousarray(data, np.float32 if data.dtype == np.float32 else np.float64)
+        self.shape = len(indptr) - 1, width
+        if len(indices) != len(data):
+            raise ValueError(f"{len(indices)} columns belong to {len(data)} values")
 
     @property
-    def shape(self) -> tuple[int, int]:
-        """Rows and features."""
+    def T(self) -> SparseColumns:  # noqa: N802
+        """The transpose, for products with dense matrices."""
+        return SparseColumns(self)
 
-    @property
-    def T(self) -> SparseRows:  # noqa: N802
-        """The transpose."""
+    def owners(self) -> Index:
+        """Return (cells,) the row of each cell."""
+        return np.repeat(np.arange(self.shape[0]), np.diff(self.indptr))
+
+    def astype(self, dtype: npt.DTypeLike) -> SparseRows:
+        """Return the same matrix in another precision."""
+        return SparseRows(self.indptr, self.indices, self.data.astype(dtype, copy=False), self.shape[1])
+
+    def toarray(self) -> Floats:
+        """Return the dense matrix; values of one cell are added up."""
+        dense: Floats = np.zeros(self.shape, self.data.dtype)
+        np.add.at(dense.reshape(-1), self.keys(), self.data)
+        return dense
+
+    def at(self, rows: Index, columns: npt.NDArray[np.integer]) -> Floats:
+        """Return the values of the cells at ``rows`` and ``columns``, which are broadcast; 0 where none is stored."""
+        keys, values = self._sorted
+        wanted = rows * self.shape[1] + columns
+        if not len(keys):
+            return np.zeros(wanted.shape)
+        index = np.searchsorted(keys, wanted).clip(max=len(keys) - 1)
+        return np.where(keys[index] == wanted, values[index], 0)
+
+    @cached_property
+    def _sorted(self) -> tuple[Index, Floats]:
+        """The cells in rising order: their keys and values."""
+        keys = self.keys()
+        order = keys.argsort(kind="stable")
+        return keys[order], self.data[order]
+
+    def keys(self) -> Index:
+        """Return (cells,) the position of each cell in the dense matrix, read row after row."""
+        return self.owners() * self.shape[1] + self.indices
+
+    def __getitem__(self, rows: Index) -> SparseRows:
+        """Return some of the rows."""
+        cells = entries_of(self.indptr, rows)[1]
+        offsets = offsets_of(self.indptr[rows + 1] - self.indptr[rows])
+        return SparseRows(offsets, self.indices[cells], self.data[cells], self.shape[1])
+
+    @overload
+    def __matmul__(self, other: SparseRows) -> SparseRows: ...
+    @overload
+    def __matmul__(self, other: Floats) -> Floats: ...
+    @overload
+    def __matmul__(self, other: Values) -> Values: ...
+    def __matmul__(self, other: Values | SparseRows) -> Values | SparseRows:
+        """Return the product with a matrix or with a vector.
+
+        The columns of a sparse product are not sorted.
+
+        Raises:
+            IndexError: a column lies outside.
+            ValueError: the shapes do not fit.
+        """
+        if not isinstance(other, SparseRows):
+            return self._times_dense(other)
+        _require_shapes(self.shape, other.shape)
+        dtype = _common_dtype(self.data, other.data)
+        return self.astype(dtype)._times_sparse(other.astype(dtype))
+
+    def gram(self, other: SparseRows) -> Floats:
+        """Return the inner products of rows with the rows of another matrix, (rows, other rows)."""
+        return (self @ other.transposed()).toarray()
+
+    def transposed(self) -> SparseRows:
+        """Return the transpose as a matrix of its own, with columns rising within a row."""
+        # Column and number of a cell as one key: to sort keys is faster than to sort the numbers by column.
+        order = np.sort((self.indices.astype(np.int64) << 32) + np.arange(len(self.data))) & (1 << 32) - 1
+        offsets = offsets_of(np.bincount(self.indices, minlength=self.shape[1]))
+        return SparseRows(offsets, self.owners()[order], self.data[order], self.shape[0])
+
+    def _times_dense(self, other: Values, *, transposed: bool = False) -> Values:
+        """Return the product of this matrix, or of its transpose, with a dense one."""
+        size, width = self.shape[::-1] if transposed else self.shape
+        _require_shapes((size, width), other.shape)
+        dtype = _common_dtype(self.data, other)
+        values = self.data.astype(dtype, copy=False)
+        dense = np.ascontiguousarray(other, dtype)
+        if kernels.is_loaded():
+            out: Values = np.empty((size, *dense.shape[1:]), dtype)
+            kernels.call(
+                "sparse_dense", rows=self.shape[0], width=self.shape[1], stops=self.indptr, columns=self.indices,
+                values=kernels.address(values), dense=kernels.address(dense), out=kernels.address(out),
+                vectors=dense.shape[1] if dense.ndim == 2 else 1, transposed=transposed, wide=dtype == np.float64,
+            )  # fmt: skip
+            return out
+        targets, sources = (self.indices, self.owners()) if transposed else (self.owners(), self.indices)
+        # One column after the other, since NumPy adds up single numbers far faster than rows.
+        sums: Values = np.zeros((*dense.shape[1:], size), dtype)
+        for column_sums, column in zip(np.atleast_2d(sums), np.atleast_2d(dense.T), strict=True):
+            np.add.at(column_sums, targets, values * np.ascontiguousarray(column)[sources])
+        return np.ascontiguousarray(sums.T)
+
+    def _times_sparse(self, other: SparseRows) -> SparseRows:
+        """Return the product with a sparse matrix of the same precision."""
+        size, width = self.shape[0], other.shape[1]
+        starts = other.indptr[self.indices]
+        lengths = other.indptr[self.indices + 1] - starts
+        num_products = int(lengths.sum())
+        if kernels.is_loaded():
+            room = min(num_products, size * width)
+            stops = np.empty(size + 1, np.int64)
+            met = np.empty(room, np.int32)
+            sums = np.empty_like(self.data, shape=room)
+            count = kernels.call(
+                "sparse_product", rows=size, inner=self.shape[1], width=width, stops=self.indptr, columns=self.indices,
+                values=kernels.address(self.data), other_stops=other.indptr, other_columns=other.indices,
+                other_values=kernels.address(other.data), out_stops=stops, out_columns=met,
+                out_values=kernels.address(sums), wide=sums.dtype == np.float64,
+            )  # fmt: skip
+            return SparseRows(stops, met[:count].copy(), sums[:count].copy(), width)
+        if num_products > _MAX_PRODUCTS and size > 1:
+            return stacked([self[half]._times_sparse(other) for half in np.array_split(np.arange(size), 2)])
+        cells = ranges(starts, lengths)
+        keys = np.repeat(self.owners() * width, lengths) + other.indices[cells]
+        distinct, first, codes = np.unique(keys, return_index=True, return_inverse=True)
+        sums = np.zeros_like(self.data, shape=len(distinct))
+        np.add.at(sums, codes, np.repeat(self.data, lengths) * other.data[cells])
+        rows, columns = np.divmod(distinct, max(width, 1))
+        # The order of the kernel: within a row, what was met last comes first.
+        order = np.lexsort((-first, rows))
+        order = order[sums[order] != 0]
+        return sparse_rows(rows[order], columns[order], sums[order], (size, width))
+
+
+class SparseColumns(NamedTuple):
+    """The transpose of sparse rows."""
+
+    rows: SparseRows
 
     @overload
     def __matmul__(self, other: Floats) -> Floats: ...
     @overload
-    def __matmul__(self, other: SparseRows) -> SparseRows: ...
-    @overload
-    def __matmul__(self, other: npt.NDArray[np.floating]) -> npt.NDArray[np.floating]: ...
-    def __matmul__(self, other: npt.NDArray[np.floating] | SparseRows) -> npt.NDArray[np.floating] | SparseRows:
-        """(rows, features) times (features, columns), or times (features,)."""
+    def __matmul__(self, other: Values) -> Values: ...
+    def __matmul__(self, other: Values) -> Values:
+        """Return the product with a dense matrix or a vector."""
+        return self.rows._times_dense(other, transposed=True)
 
-    @overload
-    def __getitem__(self, rows: Index | tuple[slice, Index]) -> SparseRows: ...
-    @overload
-    def __getitem__(self, rows: tuple[Index, Index]) -> npt.NDArray[np.floating]: ...
-    def __getitem__(self, rows: Index | tuple[slice | Index, Index]) -> SparseRows | npt.NDArray[np.floating]:
-        """Some of the rows, of all rows some columns, or some cells by their rows and columns."""
 
-    def multiply(self, other: SparseRows) -> SparseRows:
-        """Return the products cell by cell."""
+def _common_dtype(first: npt.NDArray[np.number], second: npt.NDArray[np.number]) -> type[np.floating]:
+    return np.float32 if first.dtype == second.dtype == np.float32 else np.float64
 
-    def sum(self, axis: int) -> Floats:
-        """Return the sums of the rows (1) or columns (0)."""
 
-    def astype(self, dtype: type[np.floating]) -> SparseRows:
-        """Return the same rows in another precision."""
-
-    def toarray(self, *, out: npt.NDArray[np.floating] | None = None) -> Floats:
-        """Return the dense array; it is written to ``out`` if given."""
+def _require_shapes(first: tuple[int, ...], second: tuple[int, ...]) -> None:
+    if first[1] != second[0]:
+        raise ValueError(f"matrices of the shapes {first} and {second} cannot be multiplied")
 
 
 def sparse_rows(
-    rows: Index, columns: npt.NDArray[np.integer], values: npt.NDArray[np.floating], shape: tuple[int, int]
+    rows: Index, columns: npt.NDArray[np.integer], values: npt.NDArray[np.number], shape: tuple[int, int]
 ) -> SparseRows:
-    """Sparse rows of their cells.
+    """Return a sparse matrix of cells that are in the order of their rows.
 
     Args:
         rows: (cells,) not decreasing.
@@ -70,33 +210,13 @@ def sparse_rows(
         values: (cells,).
         shape: of the matrix.
     """
-    return sparse_between(np.searchsorted(rows, np.arange(shape[0] + 1)), columns, values, shape[1])
-
-
-def sparse_between(
-    stops: npt.NDArray[np.integer], columns: npt.NDArray[np.integer], values: npt.NDArray[np.floating], width: int
-) -> SparseRows:
-    """Sparse rows of their cells, row after row.
-
-    Args:
-        stops: (rows + 1,) where each row's cells begin, and the end of all.
-        columns: (cells,).
-        values: (cells,).
-        width: number of columns.
-    """
-    from scipy.sparse import csr_array
-
-    matrix: SparseRows = csr_array((values, columns, stops), shape=(len(stops) - 1, width))
-    return matrix
+    return SparseRows(np.searchsorted(rows, np.arange(shape[0] + 1)), columns, values, shape[1])
 
 
 def sparse_cells(
-    rows: npt.NDArray[np.integer],
-    columns: npt.NDArray[np.integer],
-    values: npt.NDArray[np.floating],
-    shape: tuple[int, int],
+    rows: npt.NDArray[np.integer], columns: npt.NDArray[np.integer], values: Values, shape: tuple[int, int]
 ) -> SparseRows:
-    """Sparse rows of cells in any order, columns rising within a row; a cell that comes twice is their sum.
+    """Return a sparse matrix of cells in any order, columns rising within a row; values of one cell are added up.
 
     Args:
         rows: (cells,).
@@ -104,22 +224,26 @@ def sparse_cells(
         values: (cells,).
         shape: of the matrix.
     """
-    from scipy.sparse import csr_array
-
-    matrix: SparseRows = csr_array((values, (rows, columns)), shape=shape)
-    return matrix
-
-
-def both_ways(rows: SparseRows, weight: float = 1.0) -> SparseRows:
-    """Return a square matrix plus ``weight`` times its transpose, both with columns rising within a row."""
-    from scipy.sparse import csr_array
-
-    forward = csr_array(rows)
-    matrix: SparseRows = (forward + weight * forward.T).tocsr()
-    return matrix
+    keys = rows.astype(np.int64) * shape[1] + columns
+    order = keys.argsort(kind="stable")
+    rising = keys[order]
+    is_first = np.diff(rising, prepend=-1) > 0
+    sums = np.zeros_like(values, shape=np.count_nonzero(is_first))
+    np.add.at(sums, is_first.cumsum() - 1, values[order])
+    return sparse_rows(*np.divmod(rising[is_first], max(shape[1], 1)), sums, shape)
 
 
-def unit_rows(owners: Index, terms: Index, counts: Index, weights: npt.NDArray[np.floating], num: int) -> SparseRows:
+def both_ways(matrix: SparseRows, weight: float = 1.0) -> SparseRows:
+    """Return a square matrix plus ``weight`` times its transpose, columns rising within a row."""
+    if not weight:
+        return matrix
+    back = matrix.transposed()
+    rows = np.concatenate([matrix.owners(), back.owners()])
+    columns = np.concatenate([matrix.indices, back.indices])
+    return sparse_cells(rows, columns, np.concatenate([matrix.data, weight * back.data]), matrix.shape)
+
+
+def unit_rows(owners: Index, terms: Index, counts: Index, weights: Values, num: int) -> SparseRows:
     """(num, terms) weighted logarithms of the counts of each document, at length 1.
 
     Args:
@@ -136,8 +260,7 @@ def unit_rows(owners: Index, terms: Index, counts: Index, weights: npt.NDArray[n
 
 
 def stacked(parts: Sequence[SparseRows]) -> SparseRows:
-    """The rows of several matrices of one width, one below the other."""
-    from scipy.sparse import vstack
-
-    matrix: SparseRows = vstack(parts, format="csr")
-    return matrix
+    """Return the rows of several matrices of one width, one below the other."""
+    lengths = np.concatenate([np.diff(part.indptr) for part in parts])
+    indices, data = (np.concatenate([getattr(part, name) for part in parts]) for name in ("indices", "data"))
+    return SparseRows(offsets_of(lengths), indices, data, parts[0].shape[1])

@@ -8,7 +8,7 @@ import pytest
 from ensue import History
 from ensue.data.histories import Histories
 from ensue.tasks.suggest.baselines.shares import CONDITIONS, SOURCES
-from ensue.tasks.suggest.lookup import look_up, values_at
+from ensue.tasks.suggest.lookup import look_up
 from ensue.tasks.suggest.predictor import SuggestPredictor
 from ensue.vocabulary import FIRST
 from tests.tasks.suggest.contract import queries
@@ -52,9 +52,7 @@ def test_ranks_and_values_of_pairs(counted: SuggestPredictor) -> None:
     known = look_up(counted, Histories.of([History(("new",)), History(("a",))]), ["", ""])
     b, c = (counted.following.vocabulary.id(text) - FIRST for text in ("b", "c"))
     assert known.ranks(np.array([0, 1, 1, 1]), np.array([b, b, c, -1])).tolist() == [-1, 0, 1, -1]
-    keys, values = np.array([7, 2, 4]), np.array([0.5, 0.25, 1.0])
-    assert values_at(keys, values, np.array([2, 3, 9, 7])).tolist() == [0.25, 0, 0, 0.5]
-    assert values_at(keys[:0], values[:0], np.array([2])).tolist() == [0]
+    assert known.followed(np.array([1, 1, 0]), np.array([b, -1, b])).tolist() == [5, 0, 0]
 
 
 def test_a_prefix_leaves_its_completions(counted: SuggestPredictor) -> None:

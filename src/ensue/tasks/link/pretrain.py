@@ -76,9 +76,9 @@ def term_vectors(tokens: Tokens, weights: npt.NDArray[np.float32], size: int, se
     distinct_terms = np.unique(terms)
     vectors = FAINT * random.standard_normal((len(weights), size), np.float32)
     # The columns of V have length 1, so that their mean square over the terms is one over how many these are.
-    vectors[np.ix_(distinct_terms, np.arange(axes.shape[1]))] = rows.T[distinct_terms] @ (
-        axes * np.sqrt(len(distinct_terms))
-    )
+    vectors[np.ix_(distinct_terms, np.arange(axes.shape[1]))] = (rows.T @ (axes * np.sqrt(len(distinct_terms))))[
+        distinct_terms
+    ]
     return vectors
 
 
@@ -130,7 +130,7 @@ def _by_piece(words: Sequence[str], vectors: npt.NDArray[np.float64]) -> npt.NDA
 def _axes(rows: SparseRows, size: int) -> npt.NDArray[np.float64]:
     """(rows, at most size) U / S of rows = U S V', the largest first, so that V is rows' times it."""
     # rows rows' is as large as there are articles, far smaller than rows' rows.
-    powers, axes = np.linalg.eigh((rows @ rows.T).toarray())
+    powers, axes = np.linalg.eigh(rows.gram(rows))
     largest = np.flatnonzero(powers > _EPSILON * powers[-1])[::-1][:size]
     return axes[:, largest] / np.sqrt(powers[largest])
 

@@ -10,7 +10,7 @@ from ensue.data.histories import Index
 from ensue.metrics import Floats
 from ensue.tasks.next.baselines.counting import Cooccurrence
 from ensue.tasks.next.item_features import KnownItems
-from ensue.text.sparse import SparseRows, both_ways, sparse_between, sparse_cells
+from ensue.text.sparse import SparseRows, both_ways, sparse_cells
 from ensue.vocabulary import PADDING, Vocabulary
 
 
@@ -30,7 +30,7 @@ class ItemSimilarity:
         self._features: SparseRows | None = None
         if known_items is None:
             self._totals = np.maximum(cooccurrence.totals.astype(np.float64), 1.0)
-            directed = sparse_between(cooccurrence.rows, cooccurrence.columns, cooccurrence.counts, num_ids)
+            directed = SparseRows(cooccurrence.rows, cooccurrence.columns, cooccurrence.counts, num_ids)
             # Similarity has no direction: pairs in both orders are added.
             self._counts = both_ways(directed)
             return
@@ -39,18 +39,21 @@ class ItemSimilarity:
         # Token 0 is the same for all items and says nothing.
         row, column = tokens.nonzero()
         shape = (num_ids, known_items.encoder.num_tokens)
-        self._features = sparse_cells(ids[row], tokens[row, column], weights[row, column], shape)
+        features = sparse_cells(ids[row], tokens[row, column], weights[row, column], shape)
         # Rows of unit length, so that products are cosines.
-        owners = np.repeat(np.arange(num_ids), np.diff(self._features.indptr))
-        lengths = np.sqrt(np.bincount(owners, self._features.data**2, num_ids)).clip(min=1e-12)
-        self._features.data = self._features.data * (1 / lengths)[owners]
+        owners = features.owners()
+        lengths = np.sqrt(np.bincount(owners, features.data**2, num_ids)).clip(min=1e-12)
+        self._features = SparseRows(features.indptr, features.indices, features.data * (1 / lengths)[owners], shape[1])
 
     def of_pairs(self, first: Index, second: Index) -> Floats:
         """Return (pairs,) the similarity of the ids of each pair."""
         if self._features is not None:
-            products: Floats = self._features[first].multiply(self._features[second]).sum(1)
-            return products.clip(0, 1)
-        counts = np.asarray(self._counts[first, second]).ravel()
+            # The second item's weight of every feature of the first one.
+            rows = self._features[first]
+            owners = rows.owners()
+            products = rows.data * self._features[second].at(owners, rows.indices)
+            return np.bincount(owners, products, len(first)).clip(0, 1)
+        counts = self._counts.at(first, second)
         # The cosine of two items as sets of events.
         similarity: Floats = counts / np.sqrt(self._totals[first] * self._totals[second])
         return similarity.clip(0, 1)
@@ -59,40 +62,27 @@ class ItemSimilarity:
         """Return (first, second) the similarity of each id to each other one; 0 for ids that the vocabulary lacks."""
         first, second = (np.where(ids < self.num_ids, ids, PADDING) for ids in (first, second))
         if self._features is not None:
-            products: Floats = (self._features[first] @ self._features[second].T).toarray()
-            return products.clip(0, 1)
-        # Whole rows are cut out, since single cells of a sparse table are slow to read.
-        counts = self._counts[first][:, second].toarray()
+            return self._features[first].gram(self._features[second]).clip(0, 1)
+        counts = self._counts[first].toarray()[:, second]
         similarity: Floats = counts / np.sqrt(np.outer(self._totals[first], self._totals[second]))
         return similarity.clip(0, 1)
 
     def among(self, ids: Index) -> Callable[[int], Floats]:
         """Return a function that takes a position in ``ids`` and returns its row of ``of_all(ids, ids)``.
 
-        A greedy choice needs the rows of the few items that it chooses, and a product of sparse matrices takes longer
-        to set up than those take to compute.
+        A greedy choice needs the rows of the few items that it chooses.
         """
         ids = np.where(ids < self.num_ids, ids, PADDING)
         if self._features is None:
             return lambda position: self.of_all(ids[position : position + 1], ids)[0]
-        starts = self._features.indptr.take(ids)
-        lengths = self._features.indptr.take(ids + 1) - starts
-        places = np.arange(lengths.max(initial=0))[:, None]
-        is_token = places < lengths
-        # (places, ids) the tokens of each id and their weights; 0 beyond the last one
-        tokens = self._features.indices.take(starts + places, mode="clip") * is_token
-        weights = self._features.data.take(starts + places, mode="clip") * is_token
-        products = np.empty_like(weights)
-        of_token = np.zeros(self._features.shape[1])
+        rows = self._features[ids]
+        weights = np.zeros(rows.shape[1])
 
         def row(position: int) -> Floats:
-            own_tokens = tokens[:, position]
-            of_token[own_tokens] = weights[:, position]
-            # Indices are valid; other modes than "raise" need no copy of the output.
-            of_token.take(tokens, out=products, mode="clip")
-            np.multiply(products, weights, out=products)
-            of_token[own_tokens] = 0
-            similarity: Floats = np.add.reduce(products, axis=0)
+            cells = slice(*rows.indptr[position : position + 2])
+            weights[rows.indices[cells]] = rows.data[cells]
+            similarity = rows @ weights
+            weights[rows.indices[cells]] = 0
             return np.minimum(similarity, 1, out=similarity)
 
         return row

@@ -129,11 +129,11 @@ def _counted(state: SuggestState, sessions: Histories, lists: Lists) -> Iterator
     for row, choices in enumerate(lists):
         turns = {value: turn for turn, value in enumerate(sessions.record(row).values)}
         suggested_ids = following.vocabulary.ids(text for text, _ in choices).astype(np.int64) - FIRST
-        events = slice(int(sessions.offsets[row]), int(sessions.offsets[row + 1]))
+        events = np.arange(sessions.offsets[row], sessions.offsets[row + 1])
         # (turns, choices): the rows of the session's queries, of which only the suggested columns are needed.
-        contributions = np.zeros((events.stop - events.start, len(choices)))
+        contributions = np.zeros((len(events), len(choices)))
         for weight, table in tables:
-            contributions += weight * table[events, suggested_ids].toarray()
+            contributions += weight * table.at(events[:, None], suggested_ids)
         contributions[:, suggested_ids < 0] = 0.0  # not in the log
         weights = contributions / np.maximum(contributions.sum(0), np.finfo(np.float64).tiny)
         yield [

@@ -18,7 +18,7 @@ from ensue.metrics import Floats
 from ensue.tasks.suggest.baselines.counting import MostFrequentNext, last_of_each
 from ensue.tasks.suggest.baselines.shares import CONDITIONS
 from ensue.tasks.suggest.state import SuggestState
-from ensue.text.sparse import SparseRows
+from ensue.text.sparse import SparseRows, sparse_rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,37 +46,25 @@ class LookedUp:
         in_log = queries >= 0
         popular = np.full(len(queries), 0.5 / (self.following.totals.sum() + 1))
         popular[in_log] = shares[queries[in_log]]
-        owners = np.repeat(np.arange(self.conditional.shape[0]), np.diff(self.conditional.indptr))
-        remainder = 1 - np.bincount(owners, self.conditional.data, self.conditional.shape[0])
+        remainder = 1 - np.bincount(self.conditional.owners(), self.conditional.data, self.conditional.shape[0])
         # The rows of a condition follow those of the one before it, one per session.
         rows = np.arange(len(CONDITIONS))[:, None] * len(self.last) + sessions
-        pair_keys = rows * len(shares) + np.where(in_log, queries, 0)
-        keys = owners * len(shares) + self.conditional.indices
-        probabilities = values_at(keys, self.conditional.data, pair_keys) * in_log + remainder[rows] * popular
+        probabilities = self.conditional.at(rows, np.where(in_log, queries, 0)) * in_log + remainder[rows] * popular
         return np.concatenate([probabilities, popular[None]]).T
 
     def ranks(self, sessions: Index, queries: Index) -> Index:
         """(pairs,) the rank of each query among those retrieved for its session; -1 for those not retrieved."""
         size = len(self.following.shares) + 1
         rows, ranks = np.nonzero(self.retrieved >= 0)
-        keys = rows * size + self.retrieved[rows, ranks]
-        return values_at(keys, ranks + 1.0, sessions * size + queries).astype(np.int64) - 1
+        table = sparse_rows(rows, self.retrieved[rows, ranks], ranks + 1.0, (len(self.retrieved), size))
+        return table.at(sessions, queries).astype(np.int64) - 1
 
     def followed(self, sessions: Index, queries: Index) -> Index:
         """(pairs,) how often each query followed the last one of its session."""
         size = len(self.following.shares) + 1
         owners, followers, counts = self.following.follow(self.last, np.full(len(self.last), size))
-        return values_at(owners * size + followers, counts, sessions * size + queries).astype(np.int64)
-
-
-def values_at(keys: Index, values: npt.NDArray[np.number], wanted: Index) -> Floats:
-    """Return the value of each wanted key, of any shape; 0 where it is not among ``keys``, which are distinct."""
-    if not len(keys):
-        return np.zeros(wanted.shape)
-    order = keys.argsort()
-    rising = keys[order]
-    positions = np.searchsorted(rising, wanted).clip(max=len(keys) - 1)
-    return np.where(rising[positions] == wanted, values[order][positions].astype(np.float64), 0.0)
+        table = sparse_rows(owners, followers, counts, (len(self.last), size))
+        return table.at(sessions, queries).astype(np.int64)
 
 
 def look_up(state: SuggestState, sessions: Histories, prefixes: Sequence[str]) -> LookedUp:
@@ -112,7 +100,7 @@ def look_up(state: SuggestState, sessions: Histories, prefixes: Sequence[str]) -
 
 def _highest_of_rows(table: SparseRows, size: int) -> list[npt.NDArray[np.integer]]:
     """For each row the columns of its highest values, ties in rising order."""
-    rows = []
+    rows: list[npt.NDArray[np.integer]] = []
     for low, high in pairwise(table.indptr.tolist()):
         columns, values = table.indices[low:high], np.round(table.data[low:high], 12)
         if len(values) > size:  # ties with the last one stay for the sort

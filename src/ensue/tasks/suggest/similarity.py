@@ -17,7 +17,7 @@ from ensue.metrics import Floats
 from ensue.tasks.suggest.baselines.co_occurrence import FADE
 from ensue.tasks.suggest.baselines.shares import Shares
 from ensue.tasks.suggest.baselines.topics import Vectors
-from ensue.text.sparse import sparse_between
+from ensue.text.sparse import SparseRows
 from ensue.vocabulary import FIRST
 
 SIMILAR = ("last_words", "session_words", "new_words", "last_topic", "session_topic")
@@ -132,7 +132,7 @@ class Similarity:
             stops = np.cumsum([0, *map(len, lists)])
             rows_of_words = self.word_rows[flat]
             # A text's topic is the sum of its words' vectors by rarity: one sparse product for all texts.
-            rows = sparse_between(stops, np.arange(len(flat)), np.ones(len(flat)), len(flat))
+            rows = SparseRows(stops, np.arange(len(flat)), np.ones(len(flat)), len(flat))
             topics = _of_length_one(rows @ (self.vectors[rows_of_words] * self.weights[rows_of_words][:, None]))
             self.texts.update(zip(new, map(_Text, np.split(flat, stops[1:-1]), topics), strict=True))
         return [self.texts[text] for text in texts]

@@ -15,7 +15,7 @@ from ensue.nn.validation import MAX_COUNT, require_number, require_table
 from ensue.tasks.classify.dataset import Sides
 from ensue.text import linear
 from ensue.text.linear import Linear, Strength, centred
-from ensue.text.sparse import sparse_between
+from ensue.text.sparse import SparseRows
 from ensue.text.tokens import Tokens
 
 MAX_NUMBER = 1e15
@@ -96,10 +96,8 @@ class MeanVectors:
         return [self._sums(tokens) / self._counts(tokens)[:, None].clip(min=1) for tokens in sides]
 
     def _sums(self, tokens: Tokens) -> Floats:
-        if len(tokens) == 1:  # scipy takes longer to begin than one text takes to add up
-            return np.add.reduce(self.matrix[tokens.ids], axis=0, keepdims=True).astype(np.float64)
         ones = np.ones(len(tokens.ids), np.float32)
-        counts = sparse_between(tokens.sentences[tokens.texts], tokens.ids, ones, len(self.matrix))
+        counts = SparseRows(tokens.sentences[tokens.texts], tokens.ids, ones, len(self.matrix))
         return (counts @ self.matrix).astype(np.float64)
 
     def _counts(self, tokens: Tokens) -> Index:

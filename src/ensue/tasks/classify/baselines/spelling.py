@@ -10,19 +10,17 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from ensue.data.histories import Index, ranges
+from ensue.data.histories import Index
 from ensue.metrics import Floats
 from ensue.tasks.classify.baselines.grams import CHARACTERS, KIND
 from ensue.tasks.classify.dataset import Sides
 from ensue.text.lexical import places_of
-from ensue.text.sparse import SparseRows, sparse_between
+from ensue.text.sparse import SparseRows
 from ensue.text.terms import Terms, character_terms
 from ensue.text.tokens import Tokens
 from ensue.vocabulary import FIRST, UNKNOWN, Vocabulary
 
 Int32s = npt.NDArray[np.int32]
-MAX_SORTED = 512
-"""Words of texts up to which arrays are sorted rather than multiplied by scipy, which needs longer to begin."""
 MAX_ROWS = 2**18
 """Words that are remembered at most; then all are forgotten."""
 _LOCK = threading.Lock()
@@ -54,7 +52,7 @@ class SpelledWords:
         self._known = np.full(len(self._vocabulary), -1)  # (ids,) the row of each word, -1 if it was not cut
         self._unknown: dict[str, int] = {}  # the rows of words outside the vocabulary
         self._num_rows = 0
-        self._starts: Int32s = np.zeros(1, np.int32)
+        self._starts: Index = np.zeros(1, np.int64)
         self._columns: Int32s = np.zeros(0, np.int32)
         self._counts: Floats = np.zeros(0)
 
@@ -64,26 +62,17 @@ class SpelledWords:
         Words outside the vocabulary have n-grams where the texts hold the words themselves.
         """
         rows, starts, columns, counts = self._tables(tokens)
-        return rows, sparse_between(starts, columns, counts, len(self.keys))
+        return rows, SparseRows(starts, columns, counts, len(self.keys))
 
     def of_texts(self, tokens: Tokens) -> tuple[Index, Index, Floats]:
         """Return (cells,) the text, not decreasing, the column, and how often its n-gram is in the text."""
         rows, starts, columns, counts = self._tables(tokens)
-        width = max(len(self.keys), 1)
-        if len(rows) <= MAX_SORTED:
-            sizes = starts[rows + 1] - starts[rows]
-            entries = ranges(starts[rows].astype(np.int64), sizes.astype(np.int64))
-            texts = np.repeat(np.repeat(np.arange(len(tokens)), tokens.lengths), sizes)
-            # Equal n-grams of several words of a text are summed up.
-            cells, codes = np.unique(texts * width + columns[entries], return_inverse=True)
-            return cells // width, cells % width, np.bincount(codes, counts[entries]).astype(np.float64)
         # (texts, words) ones times (words, n-grams) counts.
-        words = sparse_between(tokens.sentences[tokens.texts], rows, np.ones(len(rows)), len(starts) - 1)
-        ngrams = words @ sparse_between(starts, columns, counts, width)
-        texts = np.repeat(np.arange(len(tokens)), np.diff(ngrams.indptr))
-        return texts, ngrams.indices.astype(np.int64), ngrams.data
+        words = SparseRows(tokens.sentences[tokens.texts], rows, np.ones(len(rows)), len(starts) - 1)
+        ngrams = words @ SparseRows(starts, columns, counts, len(self.keys))
+        return ngrams.owners(), ngrams.indices.astype(np.int64), ngrams.data
 
-    def _tables(self, tokens: Tokens) -> tuple[Index, Int32s, Int32s, Floats]:
+    def _tables(self, tokens: Tokens) -> tuple[Index, Index, Int32s, Floats]:
         """Return the rows of words, and where the columns and counts of each row begin, the columns and the counts."""
         # Two threads must not append to the tables at once.
         if not _LOCK.acquire(blocking=False):  # held by another thread, or by one that a fork left behind
@@ -93,7 +82,7 @@ class SpelledWords:
         finally:
             _LOCK.release()
 
-    def _remembered(self, tokens: Tokens) -> tuple[Index, Int32s, Int32s, Floats]:
+    def _remembered(self, tokens: Tokens) -> tuple[Index, Index, Int32s, Floats]:
         # The tables only grow, so a long-running service starts afresh now and then.
         if self._num_rows > MAX_ROWS or len(self._known) < len(self._vocabulary):
             self._forget()

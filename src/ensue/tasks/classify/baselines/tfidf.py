@@ -126,8 +126,6 @@ def _ngrams(sides: Sides, spelled: SpelledWords) -> tuple[Floats, Floats, Floats
 
 MAX_GRAMS = 2**18
 """Grams of a kind: 20 bytes each in a folder, and as many again for every further label."""
-MANY_PRODUCTS = 2**16
-"""Products of values and weights above which scipy adds them up."""
 _BLOCKS = 16
 _HATS = np.arange(HATS) + (OVERLAP << KIND)
 
@@ -350,12 +348,7 @@ class Tfidf:
     def _product(self, cells: _Cells, num_texts: int) -> Floats:
         """(texts, columns of the weights) values times weights."""
         weight = self.linear.weight
-        if len(cells.texts) * weight.shape[1] > MANY_PRODUCTS:
-            return sparse_rows(cells.texts, cells.columns, cells.values, (num_texts, len(weight))) @ weight
-        # For a few cells a direct sum is faster than a sparse matrix.
-        totals = np.zeros((num_texts, weight.shape[1]))
-        np.add.at(totals, cells.texts, cells.values[:, None] * weight[cells.columns])
-        return totals
+        return sparse_rows(cells.texts, cells.columns, cells.values, (num_texts, len(weight))) @ weight
 
     def _known_cells(self, counts: _Counts) -> _Cells:
         columns, in_keys = places_of(self.keys, counts.keys)

@@ -62,10 +62,7 @@ class PostNeighbours:
             sparse_rows(term_rows[order], owners[order], weights[order], (len(self.terms), len(shares)))
             @ post_probabilities
         )
-        offsets = sums.indptr.astype(np.int64)
-        articles_of = sums.indices.astype(np.int32)
-        data = sums.data
-        self.postings = Postings(offsets, articles_of, data.astype(np.float32), width)
+        self.postings = Postings(sums.indptr, sums.indices, sums.data.astype(np.float32), width)
 
     def mixed(self, logs: Floats, terms: Terms, rows: Index, weight: float) -> Floats:
         """(posts, articles) ln P'(a | p).

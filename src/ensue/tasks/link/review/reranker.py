@@ -67,7 +67,7 @@ class ReviewReranker:
         """Add posts to the labelled ones, with their inner products."""
         num_old = len(self.read)
         self.read = np.concatenate([self.read, new])
-        products = (self.rows[self.read] @ self.rows[new].T).toarray() + self.dense[self.read] @ self.dense[new].T
+        products = self.rows[self.read].gram(self.rows[new]) + self.dense[self.read] @ self.dense[new].T
         kernel = np.empty((len(self.read), len(self.read)))
         kernel[:num_old, :num_old] = self.kernel
         kernel[:, num_old:] = products

@@ -32,7 +32,7 @@ from ensue.tasks.next.baselines.recent import Recent, latest_tenth, latest_windo
 from ensue.tasks.next.baselines.repeats import RepeatShares, own_values
 from ensue.tasks.next.batch import PaddedBatch, ScoredBatch, Scores
 from ensue.tasks.next.dataset import Windows
-from ensue.text.sparse import SparseRows, both_ways, sparse_between, sparse_rows
+from ensue.text.sparse import SparseRows, both_ways, sparse_rows
 
 GAP = 10
 PAST = 20
@@ -292,8 +292,8 @@ class Interpolated(Cooccurrence):
             return self.numbers
         pairs = self._table()
         columns = (
-            _pair_counts(pairs, values, targets[:, None]),
-            _pair_counts(pairs, targets[:, None], values),
+            pairs.at(values, targets[:, None]),
+            pairs.at(targets[:, None], values),
             # Row sums are pairs after an id, column sums are pairs before it.
             (pairs @ np.ones(self.num_ids))[values],
             np.bincount(pairs.indices, pairs.data, self.num_ids)[values],
@@ -324,7 +324,7 @@ class Interpolated(Cooccurrence):
 
     def _table(self) -> SparseRows:
         """Return the counts as a sparse matrix, (ids, ids)."""
-        return sparse_between(self.rows, self.columns, self.counts.astype(np.float64), self.num_ids)
+        return SparseRows(self.rows, self.columns, self.counts.astype(np.float64), self.num_ids)
 
     def both_ways(self) -> tuple[SparseRows, Scores]:
         """Return the counts plus ``backward`` times those the other way round, and (ids,) their sums by first value."""
@@ -368,8 +368,7 @@ class Interpolated(Cooccurrence):
         # A sparse (targets, ids) matrix of event weights times the (ids, ids) pairs gives the followers of each target.
         events = sparse_rows(row, values[row, event], shares, (len(weights), self.num_ids))
         followers = events @ symmetric
-        rows = np.repeat(np.arange(len(weights)), np.diff(followers.indptr))
-        cells = rows * self.num_ids + followers.indices
+        cells = followers.owners() * self.num_ids + followers.indices
         return cells, followers.data.astype(np.float32), total
 
     def back(self) -> Scores:
@@ -410,13 +409,3 @@ class Interpolated(Cooccurrence):
         scores = log_mixture(self.back(), 1.0, len(factor), cells, added / factor[cells // self.num_ids])
         scores += logarithm(factor)[:, None]
         return ScoredBatch(scores, (weights,))
-
-
-def _pair_counts(pairs: SparseRows, first: Index, second: Index) -> Floats:
-    """Return the count of each pair, 0 where it never occurs."""
-    num = pairs.shape[0]
-    # Each stored pair as first x ids + second; rows and columns are sorted, so keys are too.
-    keys = np.repeat(np.arange(num), np.diff(pairs.indptr)) * num + pairs.indices
-    pair_keys = first * num + second
-    index = np.minimum(np.searchsorted(keys, pair_keys), len(keys) - 1)
-    return np.where(keys[index] == pair_keys, pairs.data[index], 0.0) if len(keys) else np.zeros(pair_keys.shape)

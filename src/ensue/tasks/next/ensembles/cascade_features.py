@@ -146,6 +146,8 @@ class CascadeFeatures:
         if past.num_ids > MAX_DENSE_USERS:
             users, listed = shortlists(network, (co_participation.near, neighbours), past.totals())
             columns = users
+            column_of_id = np.full(past.num_ids, -1)
+            column_of_id[users] = np.arange(len(users))
         table = np.zeros((len(FEATURES), *network[:, columns].shape), np.float32)
         # Each feature is a view of one row of the table and is written in place.
         features = dict(zip(FEATURES, table, strict=True))
@@ -154,11 +156,16 @@ class CascadeFeatures:
         for name, memory_scores in (("near", timed), ("far", untimed), ("alike", neighbours)):
             # Stored entries of a sparse row lie next to each other: each is divided by the sum of its row.
             row_sums = np.maximum(memory_scores @ np.ones(memory_scores.shape[1]), 1e-30)
-            share = memory_scores.data / np.repeat(row_sums, np.diff(memory_scores.indptr))
+            owners = memory_scores.owners()
+            shares = memory_scores.data / row_sums[owners]
+            cells = memory_scores.keys()
+            if users is not None:
+                listed_column = column_of_id[memory_scores.indices]
+                is_listed = listed_column >= 0
+                cells = (owners * len(users) + listed_column)[is_listed]
+                shares = shares[is_listed]
             for feature, floor in ((name, FLOOR), (f"{name} high", HIGH)):
-                memory_scores.data = np.log1p(share / floor, dtype=np.float32)
-                selected = memory_scores if users is None else memory_scores[:, users]
-                selected.toarray(out=features[feature])
+                features[feature].put(cells, np.log1p(shares / floor, dtype=np.float32))
         # Frequency enters with a minus sign, so that its usual weight is positive.
         features["frequent"][:] = -np.log1p(past.totals()[columns])
         num_events = batch.target_mask.nonzero()[1] + 1

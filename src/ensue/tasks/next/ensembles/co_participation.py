@@ -28,7 +28,7 @@ from ensue.data.histories import Index, offsets_of, ranges
 from ensue.metrics import Floats
 from ensue.tasks.next.batch import PaddedBatch, Scores
 from ensue.tasks.next.ensembles.memory import CascadeStore
-from ensue.text.sparse import SparseRows, sparse_between, sparse_rows, stacked
+from ensue.text.sparse import SparseRows, sparse_rows, stacked
 
 DAY = 86_400.0
 DAYS = 0.3
@@ -205,4 +205,4 @@ class CoParticipation:
             # The gap of each neighbour, shifted by window to an index of by_gap.
             gap = neighbour - np.repeat(positions[low:high], lengths[low:high])
             weights[stops[low] : stops[high]] = by_gap[gap + window]
-        return sparse_between(stops, columns, weights, self.past.num_ids)
+        return SparseRows(stops, columns, weights, self.past.num_ids)

@@ -155,7 +155,7 @@ class Shares:
         remainder = np.ones(len(sessions))  # the probability that is left for all queries by their popularity
         if name != "popular":
             rows = self.given([name], sessions, query_ids)
-            owners = np.repeat(np.arange(len(sessions)), np.diff(rows.indptr))
+            owners = rows.owners()
             remainder -= np.bincount(owners, rows.data, len(sessions))
             frames.append(pl.DataFrame({"session": owners, "id": rows.indices.astype(np.int64), "share": rows.data}))
         frame = pl.concat(frames).group_by("session", "id").agg(pl.col("share").sum())

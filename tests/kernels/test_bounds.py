@@ -35,6 +35,7 @@ from ensue.tasks.next.models.core import FusedCORE
 from ensue.tasks.next.settings import VSKNNSettings
 from ensue.tasks.suggest.models.words import log_probabilities
 from ensue.text.postings import Postings
+from ensue.text.sparse import SparseRows
 from ensue.training import optimizer
 from tests.kernels.paths import HERE, needs_kernels, using
 
@@ -222,6 +223,25 @@ def postings_entry() -> Entry:
     return Entry(sizes, {}, arrays, ["texts", "terms", "offsets", "holders"])
 
 
+def sparse_dense_entry() -> Entry:
+    sizes = {"rows": 2, "width": 3, "cells": 3, "vectors": 2}
+    arrays = {
+        "stops": ints([0, 2, 3]), "columns": ints([2, 0, 1], np.int32), "values": floats(3), "dense": floats(3, 2),
+        "out": floats(2, 2),
+    }  # fmt: skip
+    return Entry(sizes, {"transposed": 0, "wide": 0}, arrays, ["stops", "columns"])
+
+
+def sparse_product_entry() -> Entry:
+    sizes = {"rows": 2, "inner": 3, "width": 4, "cells": 3, "other_cells": 4, "room": 4}
+    arrays = {
+        "stops": ints([0, 2, 3]), "columns": ints([2, 0, 1], np.int32), "values": np.ones(3),
+        "other_stops": ints([0, 1, 2, 4]), "other_columns": ints([3, 2, 3, 0], np.int32), "other_values": np.ones(4),
+        "out_stops": ints([0, 0, 0]), "out_columns": ints([0] * 4, np.int32), "out_values": np.ones(4),
+    }  # fmt: skip
+    return Entry(sizes, {"wide": 1}, arrays, ["stops", "columns", "other_stops", "other_columns"])
+
+
 def short_entry() -> Entry:
     arrays = {
         "queries": floats(2, 3), "table": np.ones((2, 2, 128), np.int16), "steps": floats(70), "bias": floats(70),
@@ -312,7 +332,7 @@ ENTRIES: dict[str, Callable[[], Entry]] = {
     "sessions": sessions_entry, "latest_clicks": latest_entry, "short_scores": short_entry, "short_best": best_entry,
     "window": window_entry,
     "word_graphs": graph_entry, "lstm": lstm_entry,
-    "pair_scores": pairs_entry,
+    "pair_scores": pairs_entry, "sparse_dense": sparse_dense_entry, "sparse_product": sparse_product_entry,
 }  # fmt: skip
 
 
@@ -344,6 +364,8 @@ def test_offsets_that_fall_are_refused() -> None:
         ("neighbours", "stops", [0, 5, 3, 1, 6]),
         ("neighbours", "starts", [0, 4, 2, 6]),
         ("encode", "places", [1, 1, 2]),
+        ("sparse_dense", "stops", [0, 3, 2]),
+        ("sparse_product", "other_stops", [0, 1, 0, 4]),
     ):
         entry = ENTRIES[name]()
         entry.arrays[array][:] = values
@@ -438,6 +460,12 @@ def posted(**arrays: Tensor) -> object:
     return postings.scores(given["texts"], given["terms"], given["text_weights"], 2)
 
 
+def multiplied(**arrays: Tensor) -> object:
+    given = {name: array.numpy() for name, array in arrays.items()}
+    matrix = SparseRows(given["stops"], given["columns"], given["values"], 3)
+    return matrix @ given["dense"], matrix.T @ given["other"], matrix @ matrix.transposed()
+
+
 def shaped(**shapes: tuple[int, ...]) -> dict[str, Tensor]:
     return {name: tensor(*shape) for name, shape in shapes.items()}
 
@@ -449,6 +477,8 @@ def wrapped() -> dict[str, Wrapped]:
     tables = {name: torch.from_numpy(arrays[name]) for name in names}
     posts = {name: torch.from_numpy(array) for name, array in postings_entry().arrays.items() if name != "sums"}
     posts["documents"] = posts.pop("holders")
+    cells_of_rows = {"stops": torch.tensor([0, 2, 3]), "columns": torch.tensor([2, 0, 1])}
+    sparse = cells_of_rows | shaped(values=(3,), dense=(3, 2), other=(2, 5))
     wanted, cells, rows, ends = (torch.tensor(row) for row in ([0, 4, 2], [0, 9, 3], [0, 4], [3, 1]))
     places, table = torch.arange(3), torch.ones(2, 2, 128).short()
     all_seen, scores, units = torch.ones(2, 2, 2).bool(), shaped(scores=(3, 5)), shaped(grad=(3, 4), units=(3, 4))
@@ -493,6 +523,7 @@ def wrapped() -> dict[str, Wrapped]:
         "core": Wrapped(core, {"ids": ids, "mask": mask} | shaped(items=(4, 4), by_distance=(3, 2))),
         "short": Wrapped(short_scores, {"table": table, **short}),
         "postings": Wrapped(posted, posts),
+        "sparse": Wrapped(multiplied, sparse),
     }
 
 

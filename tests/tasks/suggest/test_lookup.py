@@ -52,7 +52,7 @@ def test_ranks_and_values_of_pairs(counted: SuggestPredictor) -> None:
     known = look_up(counted, Histories.of([History(("new",)), History(("a",))]), ["", ""])
     b, c = (counted.following.vocabulary.id(text) - FIRST for text in ("b", "c"))
     assert known.ranks(np.array([0, 1, 1, 1]), np.array([b, b, c, -1])).tolist() == [-1, 0, 1, -1]
-    assert known.followed(np.array([1, 1, 0]), np.array([b, -1, b])).tolist() == [5, 0, 0]
+    assert known.followed(np.array([1, 1, 0]), np.array([b, -1, b])).tolist() == [3, 0, 0]
 
 
 def test_a_prefix_leaves_its_completions(counted: SuggestPredictor) -> None:

@@ -281,6 +281,14 @@ def call(name: str, prepared: Structure | None = None, /, **values: Value) -> in
     return run(name, (_empty(name) if prepared is None else prepared).filled(values))
 
 
+def call_unchecked(name: str, **values: float) -> int:
+    """Call a compiled function with all of its fields and parameters, arrays by their addresses; see :func:`call`.
+
+    Shapes are for the caller to check: where they change with every call, their check takes longer than a small kernel.
+    """
+    return run(name, _declarations().structures[name](**values))
+
+
 def run(name: str, structure: Structure) -> int:
     """Call a compiled function with parameters that are all set; see :func:`call`."""
     function, parameters = _Library.functions[name]

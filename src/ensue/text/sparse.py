@@ -1,21 +1,26 @@
-"""Sparse matrices and their products, whose sums are taken in the order of the cells."""
+"""Sparse matrices and their products, whose sums are taken in the order of the cells.
+
+Products are compiled. Without compiled kernels they are SciPy's where it is installed, as it is where nothing is
+compiled (macOS and Windows), and else NumPy's: all three have the same bits.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
-from typing import NamedTuple, overload
+from functools import cache, cached_property
+from typing import NamedTuple, cast, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from ensue import kernels
 from ensue.data.histories import Index, entries_of, offsets_of, ranges
+from ensue.kernels import address
 from ensue.metrics import Floats
 
 Values = npt.NDArray[np.floating]
 _MAX_PRODUCTS = 1 << 18
-"""Products of cells that are held at once where the kernel is not compiled, or all of one row."""
+"""Products of cells that are held at once with NumPy, or all of one row."""
 
 
 class SparseRows:
@@ -56,7 +61,9 @@ class SparseRows:
 
     def astype(self, dtype: npt.DTypeLike) -> SparseRows:
         """Return the same matrix in another precision."""
-        return SparseRows(self.indptr, self.indices, self.data.astype(dtype, copy=False), self.shape[1])
+        if self.data.dtype == dtype:
+            return self
+        return SparseRows(self.indptr, self.indices, self.data.astype(dtype), self.shape[1])
 
     def toarray(self) -> Floats:
         """Return the dense matrix; values of one cell are added up."""
@@ -131,17 +138,25 @@ class SparseRows:
         dense = np.ascontiguousarray(other, dtype)
         if kernels.is_loaded():
             out: Values = np.empty((size, *dense.shape[1:]), dtype)
-            kernels.call(
-                "sparse_dense", rows=self.shape[0], width=self.shape[1], stops=self.indptr, columns=self.indices,
-                values=kernels.address(values), dense=kernels.address(dense), out=kernels.address(out),
-                vectors=dense.shape[1] if dense.ndim == 2 else 1, transposed=transposed, wide=dtype == np.float64,
+            kernels.call_unchecked(
+                "sparse_dense", rows=self.shape[0], width=self.shape[1], cells=len(values),
+                vectors=dense.shape[1] if dense.ndim == 2 else 1, transposed=transposed,
+                stops=address(self.indptr), columns=address(self.indices), values=address(values),
+                dense=address(dense), out=address(out), wide=dtype == np.float64,
             )  # fmt: skip
             return out
+        if make := _csr_array():
+            matrix = make((values, self.indices, self.indptr), shape=self.shape)
+            product: Values = (matrix.T if transposed else matrix) @ dense
+            return product
         targets, sources = (self.indices, self.owners()) if transposed else (self.owners(), self.indices)
         # One column after the other, since NumPy adds up single numbers far faster than rows.
         sums: Values = np.zeros((*dense.shape[1:], size), dtype)
-        for column_sums, column in zip(np.atleast_2d(sums), np.atleast_2d(dense.T), strict=True):
-            np.add.at(column_sums, targets, values * np.ascontiguousarray(column)[sources])
+        by_column = np.atleast_2d(dense.T)
+        if len(values) > width:  # each number is read more than once
+            by_column = np.ascontiguousarray(by_column)
+        for column_sums, column in zip(np.atleast_2d(sums), by_column, strict=True):
+            np.add.at(column_sums, targets, values * column[sources])
         return np.ascontiguousarray(sums.T)
 
     def _times_sparse(self, other: SparseRows) -> SparseRows:
@@ -155,13 +170,18 @@ class SparseRows:
             stops = np.empty(size + 1, np.int64)
             met = np.empty(room, np.int32)
             sums = np.empty_like(self.data, shape=room)
-            count = kernels.call(
-                "sparse_product", rows=size, inner=self.shape[1], width=width, stops=self.indptr, columns=self.indices,
-                values=kernels.address(self.data), other_stops=other.indptr, other_columns=other.indices,
-                other_values=kernels.address(other.data), out_stops=stops, out_columns=met,
-                out_values=kernels.address(sums), wide=sums.dtype == np.float64,
+            count = kernels.call_unchecked(
+                "sparse_product", rows=size, inner=self.shape[1], width=width, cells=len(self.data),
+                other_cells=len(other.data), room=room, stops=address(self.indptr), columns=address(self.indices),
+                values=address(self.data), other_stops=address(other.indptr), other_columns=address(other.indices),
+                other_values=address(other.data), out_stops=address(stops), out_columns=address(met),
+                out_values=address(sums), wide=sums.dtype == np.float64,
             )  # fmt: skip
             return SparseRows(stops, met[:count].copy(), sums[:count].copy(), width)
+        if make := _csr_array():
+            left, right = (make((part.data, part.indices, part.indptr), shape=part.shape) for part in (self, other))
+            product = left @ right
+            return SparseRows(product.indptr, product.indices, product.data, width)
         if num_products > _MAX_PRODUCTS and size > 1:
             return stacked([self[half]._times_sparse(other) for half in np.array_split(np.arange(size), 2)])
         cells = ranges(starts, lengths)
@@ -188,6 +208,16 @@ class SparseColumns(NamedTuple):
     def __matmul__(self, other: Values) -> Values:
         """Return the product with a dense matrix or a vector."""
         return self.rows._times_dense(other, transposed=True)
+
+
+@cache
+def _csr_array() -> type | None:
+    """Return SciPy's class, whose products are several times as fast as those of NumPy; None without SciPy."""
+    try:
+        from scipy.sparse import csr_array
+    except ImportError:
+        return None
+    return cast(type, csr_array)
 
 
 def _common_dtype(first: npt.NDArray[np.number], second: npt.NDArray[np.number]) -> type[np.floating]:

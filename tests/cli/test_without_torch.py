@@ -22,7 +22,7 @@ from ensue.tasks.suggest.catalogue import COUNTING as SUGGEST
 ROOT = Path(__file__).parents[2]
 PROGRAM = """
 import contextlib, io, json, sys
-sys.modules["torch"] = None  # as if it were not installed: an import raises ModuleNotFoundError
+sys.modules["torch"] = sys.modules["scipy"] = None  # as if not installed: an import raises ModuleNotFoundError
 from ensue.cli import main
 results = []
 for words in json.load(sys.stdin):

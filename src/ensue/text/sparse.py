@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache, cached_property
-from typing import NamedTuple, cast, overload
+from typing import Any, NamedTuple, cast, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -87,6 +87,11 @@ class SparseRows:
         order = keys.argsort(kind="stable")
         return keys[order], self.data[order]
 
+    @cached_property
+    def _in_scipy(self) -> Any:
+        """The same matrix for SciPy."""
+        return cast(Any, _csr_array())((self.data, self.indices, self.indptr), shape=self.shape)
+
     def keys(self) -> Index:
         """Return (cells,) the position of each cell in the dense matrix, read row after row."""
         return self.owners() * self.shape[1] + self.indices
@@ -145,8 +150,8 @@ class SparseRows:
                 dense=address(dense), out=address(out), wide=dtype == np.float64,
             )  # fmt: skip
             return out
-        if make := _csr_array():
-            matrix = make((values, self.indices, self.indptr), shape=self.shape)
+        if _csr_array():
+            matrix = self.astype(dtype)._in_scipy
             product: Values = (matrix.T if transposed else matrix) @ dense
             return product
         targets, sources = (self.indices, self.owners()) if transposed else (self.owners(), self.indices)
@@ -178,9 +183,8 @@ class SparseRows:
                 out_values=address(sums), wide=sums.dtype == np.float64,
             )  # fmt: skip
             return SparseRows(stops, met[:count].copy(), sums[:count].copy(), width)
-        if make := _csr_array():
-            left, right = (make((part.data, part.indices, part.indptr), shape=part.shape) for part in (self, other))
-            product = left @ right
+        if _csr_array():
+            product = self._in_scipy @ other._in_scipy
             return SparseRows(product.indptr, product.indices, product.data, width)
         if num_products > _MAX_PRODUCTS and size > 1:
             return stacked([self[half]._times_sparse(other) for half in np.array_split(np.arange(size), 2)])

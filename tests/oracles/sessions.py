@@ -282,7 +282,7 @@ def grows(model: Any) -> None:
     grown = model.float().grow(NUM_IDS + 4).eval()
     batch = everywhere(pad(ragged(2)))
     old, new = model(batch).scores, grown(batch).scores
-    torch.testing.assert_close(new[:, :NUM_IDS], old, rtol=0, atol=1e-6)
+    torch.testing.assert_close(new[:, :NUM_IDS], old, rtol=1e-5, atol=1e-6)
     assert new.shape[1] == NUM_IDS + 4 and torch.isfinite(new[:, FIRST:]).all()
     assert torch.equal(grown.items.sampler.totals[:NUM_IDS], model.items.sampler.totals)
 

@@ -186,7 +186,9 @@ class TestESASRec(NextContract):
 
 class TestBERT4Rec(NextContract):
     model = "bert4rec"
-    options = {**TRANSFORMERS, "num_layers": 1, "heads": 1, "epochs": 200, "learning_rate": 0.005, "patience": 60}  # noqa: RUF012
+    options = {  # noqa: RUF012
+        **TRANSFORMERS, "dim": 32, "num_layers": 1, "heads": 1, "epochs": 200, "learning_rate": 0.003, "patience": 60,
+    }  # fmt: skip
     short = {"max_length": 3}  # noqa: RUF012
 
 

@@ -456,7 +456,7 @@ def rules() -> str:
 def tuning() -> str:
     """Return what ``ensue tune`` gains over the defaults, from ``benchmarks/results/tuning.json``."""
     rows = load("benchmarks/results/tuning.json")["rows"]
-    heads = "model | data, metric (%) | CPU minutes | trials | fraction of the data | held-out data | test data"
+    heads = "model | data, metric (%) | minutes, of CPU | trials | fraction of the data | held-out data | test data"
     lines = [f"| {heads} |", "|---" * 7 + "|"]
 
     def gained(gain: dict[str, float] | None) -> str:
@@ -469,8 +469,9 @@ def tuning() -> str:
 
     for row in rows:
         fraction = f"{100 * row['fraction']:.3g} %, at last {100 * row['final_fraction']:.3g} %"
+        minutes = f"{row['minutes']:.0f}, {row['cpu_minutes']:.0f}"
         trials = f"{sum(row['trials'].values())}, {row['trials'].get('pruned', 0)} pruned"
-        about = [row["model"], f"{row['data']}, {label(row['metric'])}", str(row["cpu_minutes"]), trials, fraction]
+        about = [row["model"], f"{row['data']}, {label(row['metric'])}", minutes, trials, fraction]
         outcome = " (defaults kept)" if row["kept"] else ""
         lines.append(f"| {' | '.join([*about, gained(row['held_out']) + outcome, gained(row['test'])])} |")
     return "\n".join([*lines, "", *map(source, rows)])

@@ -35,7 +35,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from typing import TypeVar, cast
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 import numpy as np
 import torch
@@ -283,7 +283,7 @@ class Blend(nn.Module):
         self.eval()
         # To count takes longest. No number changes the counts, nor does the network, of which several are tried.
         counted = _COUNTED.get(valid)
-        key = id(learned), self.settings, self.memory.num_ids, self.memory.sessions.num_sessions
+        key = ref(learned), self.settings, self.memory.num_ids, self.memory.sessions.num_sessions
         if counted is None or counted.key != key:
             counted = CountedTargets(self.memory, drawn(self, valid, self.weight.device), key)
             _COUNTED[valid] = counted

@@ -7,8 +7,8 @@ gain nothing there, the defaults are kept.
 The first trial has the defaults. Every other one changes two settings of the best trial so far: of a dozen trials that
 draw ten settings at once, hardly any is near the defaults, which are good. The settings take turns. A trial that scores
 higher than the best one is trained and scored once more, with another seed and on a random split; it is the best if it
-scores higher there too. Where the defaults take more than a twelfth of the time, trials are
-trained on a part of the data.
+scores higher there too. Where the defaults take more than a twelfth of the time, trials are trained on a part of the
+data.
 """
 
 from __future__ import annotations
@@ -248,10 +248,10 @@ def tune(
         changed = _changed(list(spaces), trial.number, seed)
         best_trial = _best(study)
         best = _settings(best_trial)
-        drawn = {name: spaces[name](trial) for name in changed}
+        values = {name: spaces[name](trial) for name in changed}
         # A value that the best trial has already is changed back to the default.
-        drawn = {name: _rounded(value) for name, value in drawn.items() if name not in best or best[name] != value}
-        trial.set_user_attr(SETTINGS, {name: best[name] for name in best if name not in changed} | drawn)
+        values = {name: _rounded(value) for name, value in values.items() if name not in best or best[name] != value}
+        trial.set_user_attr(SETTINGS, {name: best[name] for name in best if name not in changed} | values)
         try:
             value = score(predictor(_settings(trial)), first.fraction, _check(trial, first, last_start(first)))[1]
         except SettingError as error:  # such as a dim that is no multiple of heads
@@ -277,10 +277,11 @@ def tune(
     study.optimize(objective, n_trials=trials, callbacks=[after_trial])
     first = _First(**study.user_attrs["first"])
     rows = tuple(_row(trial) for trial in study.trials)
-    best = _settings(_best(study))
-    if DEFAULTS in _best(study).user_attrs:
+    best_trial = _best(study)
+    if DEFAULTS in best_trial.user_attrs:
         return Tuning(task, model, first.metric, {}, rows, None, first.fraction, first.fraction)
     final = first.final(60 * minutes)
+    best = _settings(best_trial)
     pair = [predictor(changes) for changes in ({}, best)]
     for candidate in pair:
         deque(candidate.fit(_fraction(known, final, seed)), maxlen=0)
@@ -363,8 +364,8 @@ def _changed(names: list[str], number: int, seed: int) -> set[str]:
     """Return the settings that a trial changes: they take turns, after the first turn each in another order."""
     names.sort(key=lambda name: FIRST.index(name) if name in FIRST else len(FIRST))
     changed = set()
-    for place in range(CHANGES * (number - 1), CHANGES * number):
-        turn, index = divmod(place, len(names))
+    for change in range(CHANGES * (number - 1), CHANGES * number):
+        turn, index = divmod(change, len(names))
         changed.add(names[np.random.default_rng([seed, turn]).permutation(len(names))[index] if turn else index])
     return changed
 

@@ -326,8 +326,8 @@ def _split(
         variants.append(Variant(variant, len(sums), int(sums[:, 0].sum()), means))
     if mismatch := _mismatch(variants, {shown_list.variant: shown_list.share for shown_list in lists}):
         warnings.append(mismatch)
-    shares = {shown.variant: shown.share for shown in lists if shown.share is not None}
-    if shares.keys() == {shown.variant for shown in lists} and sum(shares.values()) < 1 - MISSING_SHARE:
+    shares = {shown_list.variant: shown_list.share for shown_list in lists if shown_list.share is not None}
+    if shares.keys() == {shown_list.variant for shown_list in lists} and sum(shares.values()) < 1 - MISSING_SHARE:
         warnings.append(
             f"the shares of the variants that were shown sum to {100 * sum(shares.values()):.3g} %: a variant has no "
             "list in these files"

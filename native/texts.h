@@ -1,5 +1,5 @@
 // What reads texts: a bidirectional LSTM's states, additive scores between words, and the centrality of words;
-// ensue/nn/recurrent.py, ensue/nn/word_graph.py and ensue/nn/centrality.py compute the same.
+// ensue/nn/recurrent.py, ensue/nn/pooling.py and ensue/nn/centrality.py compute the same.
 //
 // A text's numbers do not depend on which texts stand beside it: sums over the inputs are taken in order for each row.
 #pragma once

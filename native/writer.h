@@ -1,4 +1,4 @@
-// What ensue/tasks/suggest/compiled_writer.py calls: beam_search of decoding.py with QueryWriter.step for a few sources
+// What ensue/tasks/suggest/torch_generator.py calls: beam_search of decoding.py with QueryWriter.step for a few sources
 // side by side, and QueryWriter.likelihood of the candidates of a source.
 #pragma once
 #include "decoder.h"

@@ -16,7 +16,7 @@ from ensue import History, Post, SettingError, Text
 from ensue.data.histories import Histories
 from ensue.data.texts import Texts
 from ensue.predictor import make
-from ensue.tasks.classify.baselines import spelling
+from ensue.tasks.classify.baselines import tfidf
 
 torch.set_num_threads(2)
 walk = [History(tuple(f"v{(at + step) % 300}" for step in range(5))) for at in range(300)]
@@ -38,7 +38,7 @@ def asked():
 before = asked()
 holds = threading.Event()
 def hold():
-    with spelling._LOCK:
+    with tfidf._LOCK:
         holds.set()
         time.sleep(60)
 threading.Thread(target=hold, daemon=True).start()

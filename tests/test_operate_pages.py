@@ -13,7 +13,7 @@ from ensue.stream import engine, partition_of
 from ensue.stream.brokers import open_source
 from ensue.stream.state import StreamSettings
 from ensue.tasks.next import sizing, train
-from ensue.tasks.next.ensembles import cascade_features, shortlist
+from ensue.tasks.next.ensembles import cascade_features
 from ensue.tasks.next.settings import SoftmaxSettings
 from ensue.training.optimizer import MAX_DECAYED_ROWS
 
@@ -64,6 +64,6 @@ def test_every_cluster_is_understood() -> None:
 def test_bounds_are_those_of_the_code() -> None:
     assert sizing.LARGE == cascade_features.MAX_DENSE_USERS == 50_000 and MAX_DECAYED_ROWS == 100_000
     assert SoftmaxSettings().negatives == 2048
-    assert (shortlist.LONGEST, shortlist.FREQUENT) == (500, 200)
+    assert (cascade_features.LONGEST, cascade_features.FREQUENT) == (500, 200)
     assert (train.EVALUATION_SAMPLE, train.CHECKED_SCORES, train.LEAST_CHECKED) == (30_000, 3 * 10**9, 1_000)
     assert (StreamSettings().journal, engine.HEAVY, engine.GROWN) == (2**28, 2**27, 1.0)

@@ -25,9 +25,8 @@ from ensue.nn.dropout import DropoutMask
 from ensue.nn.fused_window import FusedWindows, window_products, window_sums
 from ensue.nn.item_head import ShortItems, suit_short_items
 from ensue.nn.normalisers import entmax
-from ensue.nn.pooling import word_graph
+from ensue.nn.pooling import additive_scores, word_graph
 from ensue.nn.transformer import EncoderLayer, PackedRows
-from ensue.nn.word_graph import additive_scores
 from ensue.tasks.next.baselines.counting import log_mixture
 from ensue.tasks.next.baselines.session_knn import VSKNN
 from ensue.tasks.next.batch import Batch

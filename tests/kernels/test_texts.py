@@ -7,9 +7,8 @@ import torch
 from torch import Tensor
 
 from ensue.nn.centrality import centrality, connections
-from ensue.nn.pooling import Centrality, word_graph
+from ensue.nn.pooling import AdditiveScores, Centrality, word_graph
 from ensue.nn.recurrent import BiLSTM
-from ensue.nn.word_graph import AdditiveScores
 from tests.kernels.paths import HERE, needs_kernels, using
 
 pytestmark = [needs_kernels, pytest.mark.parametrize("level", HERE)]

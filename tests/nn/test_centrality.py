@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ensue import SettingError
-from ensue.nn import word_graph
+from ensue.nn import pooling
 from ensue.nn.centrality import (
     Method,
     centrality,
@@ -20,7 +20,7 @@ from ensue.nn.centrality import (
     second_eigenvalue,
     steps_to_converge,
 )
-from ensue.nn.word_graph import additive_scores
+from ensue.nn.pooling import additive_scores
 from tests.oracles import text as text_oracles
 
 METHODS: list[Method] = ["solve", "power", "series"]
@@ -367,7 +367,7 @@ PAIRS = RAGGED[:, :, None] & RAGGED[:, None]
 
 @pytest.mark.parametrize("block", [1, 20, 80, 2**18])
 def test_additive_scores_equal_the_loop(monkeypatch: pytest.MonkeyPatch, block: int) -> None:
-    monkeypatch.setattr(word_graph, "BLOCK", block)
+    monkeypatch.setattr(pooling, "BLOCK", block)
     receiving, giving, vector = words()
     found = additive_scores(receiving, giving, vector, RAGGED)
     for text, pairs in enumerate(PAIRS):
@@ -379,7 +379,7 @@ def test_additive_scores_equal_the_loop(monkeypatch: pytest.MonkeyPatch, block: 
 @pytest.mark.parametrize("scale", [1.0, 30.0, 300.0])
 @pytest.mark.parametrize("block", [1, 80])
 def test_gradients_of_additive_scores(monkeypatch: pytest.MonkeyPatch, block: int, scale: float) -> None:
-    monkeypatch.setattr(word_graph, "BLOCK", block)
+    monkeypatch.setattr(pooling, "BLOCK", block)
     inputs = [tensor.requires_grad_() for tensor in words(scale)]
     loss = random(4, 5, 5, seed=4) * PAIRS
     expected = torch.autograd.grad(

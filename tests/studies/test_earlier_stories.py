@@ -11,8 +11,7 @@ import pytest
 from scipy.optimize import minimize
 from scipy.stats import beta, nbinom, poisson
 
-from ensue.tasks.link.review.audit import audit_size
-from ensue.tasks.link.review.review import ReviewSettings, review, telling
+from ensue.tasks.link.review.review import ReviewSettings, audit_size, review, telling
 from ensue.text.sparse import SparseRows
 from ensue_studies.earlier_stories import (
     LeftModel,

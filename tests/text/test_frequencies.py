@@ -6,9 +6,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ensue.text import frequencies
-from ensue.text.frequencies import Frequencies
-from ensue.text.lexical import KINDS, Kind, Lexical
+from ensue.text import lexical as lexical_module
+from ensue.text.lexical import KINDS, Frequencies, Kind, Lexical
 
 
 def test_joined_by_hand() -> None:
@@ -26,7 +25,7 @@ def test_blocks_of_any_size_count_the_same(kind: Kind, monkeypatch: pytest.Monke
     lexical = Lexical(kind)
     keys, counts = np.unique(lexical.terms_of(texts)[1], return_counts=True)
     for name, size in (("_TEXTS", 7), ("_CHARACTERS", 50), ("_MERGED", 3)):
-        monkeypatch.setattr(frequencies, name, size)
+        monkeypatch.setattr(lexical_module, name, size)
     found = lexical.frequencies(texts)
     assert found.num == len(texts)
     np.testing.assert_array_equal(found.terms, keys)

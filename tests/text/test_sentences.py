@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ensue.text.sentences import sentences
+from ensue.tasks.link.quotes import sentences
 
 
 @pytest.mark.parametrize(

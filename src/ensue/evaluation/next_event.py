@@ -48,11 +48,10 @@ from ensue import metrics
 from ensue.data.histories import Histories, Index, Mask, offsets_of
 from ensue.data.rankings import Rankings, placed
 from ensue.errors import DataError, SettingError
-from ensue.evaluation.beyond_accuracy import is_popular, list_metrics
+from ensue.evaluation.beyond_accuracy import RerankedItems, is_popular, list_metrics
 from ensue.evaluation.bootstrap import BootstrapResult, means_over_units
 from ensue.evaluation.examples import Examples, Json, Scored, ids_of, means_of, rank_column
 from ensue.evaluation.new_items import NewItemBaselines
-from ensue.evaluation.reranked import RerankedItems
 from ensue.lines import plural
 from ensue.metrics import CUTOFFS, Floats
 from ensue.tasks.next.item_filter import Rules

@@ -34,8 +34,15 @@ import numpy.typing as npt
 from ensue.data.histories import Index
 from ensue.learning.ensemble import minimise
 from ensue.metrics import Floats
-from ensue.tasks.link.review.audit import allowed_misses, audit_size, log_choose
-from ensue.tasks.link.review.review import Answers, ReviewQueue, ReviewSettings, telling
+from ensue.tasks.link.review.review import (
+    Answers,
+    ReviewQueue,
+    ReviewSettings,
+    allowed_misses,
+    audit_size,
+    log_choose,
+    telling,
+)
 from ensue.text.sparse import SparseRows
 
 FOLDS = 5

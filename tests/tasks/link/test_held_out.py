@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from ensue.data.posts.corpus import Corpus
-from ensue.tasks.link import held_out, scores
+from ensue.tasks.link import scores, train
 from ensue.tasks.link.predictor import LinkPredictor
 from tests.tasks.link.checks import NAMES, planted
 from tests.tasks.link.contract import NETWORK
@@ -30,7 +30,7 @@ def test_a_handful_of_labels_is_enough(model: str, num: int) -> None:
 
 
 def test_posts_that_teach_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(held_out, "_CELLS", 12 * 20)
+    monkeypatch.setattr(train, "_CELLS", 12 * 20)
     predictor = LinkPredictor("best")
     list(predictor.fit(planted()))
     assert (predictor.metadata.posts, predictor.metadata.validation_posts) == (48, 20)
@@ -106,7 +106,7 @@ def test_a_sample_of_the_posts_tells(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_labels_that_are_too_many_to_teach_leave_a_network_its_posts(monkeypatch: pytest.MonkeyPatch) -> None:
     data = planted()
-    monkeypatch.setattr(held_out, "_CELLS", 12 * 40)
+    monkeypatch.setattr(train, "_CELLS", 12 * 40)
     predictor = LinkPredictor("best", settings={**NETWORK, "network": "cnn"})
     list(predictor.fit(data))
     held = len(data.split(0)[1])

@@ -7,9 +7,8 @@ import polars as pl
 import pytest
 
 from ensue.tasks.link import quotes
-from ensue.tasks.link.quotes import KINDS, Quotes
+from ensue.tasks.link.quotes import KINDS, Quotes, sentences
 from ensue.text.lexical import Lexical
-from ensue.text.sentences import sentences
 
 TEXTS = [
     "The ferry adds night crossings. Fares fall in May. The harbour stays open.",

@@ -15,10 +15,10 @@ from ensue.data.posts.dataset import Articles, Posts
 from ensue.refresh import refresh
 from ensue.refresh.trial import link_slices
 from ensue.tasks.link.encode import encode_remembered
-from ensue.tasks.link.held_out import remember
 from ensue.tasks.link.link_metrics import by_row
 from ensue.tasks.link.predictor import LinkPredictor
 from ensue.tasks.link.scores import LinkScores, reciprocal_ranks
+from ensue.tasks.link.train import remember
 from tests.tasks.link.checks import NAMES, THEMES, article
 from tests.tasks.link.contract import NETWORK
 

@@ -8,7 +8,7 @@ import pytest
 from ensue import History
 from ensue.data.histories import Histories
 from ensue.tasks.suggest.baselines.shares import CONDITIONS, SOURCES
-from ensue.tasks.suggest.lookup import look_up
+from ensue.tasks.suggest.infer import look_up
 from ensue.tasks.suggest.predictor import SuggestPredictor
 from ensue.vocabulary import FIRST
 from tests.tasks.suggest.contract import queries

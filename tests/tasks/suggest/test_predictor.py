@@ -21,7 +21,7 @@ from ensue.tasks.suggest.baselines.counting import MostFrequentNext, added
 from ensue.tasks.suggest.infer import clean_prefix, completions
 from ensue.tasks.suggest.predictor import SuggestPredictor
 from ensue.tasks.suggest.privacy import prints
-from ensue.tasks.suggest.rules import spellings
+from ensue.tasks.suggest.state import spellings
 from tests.folders import resum
 from tests.tasks.suggest.contract import ATTENDING, FLOOR, SECRETS, THINGS, planted, queries, with_secrets
 

@@ -15,8 +15,7 @@ from ensue import SettingError
 from ensue.store.pack import pack, unpack
 from ensue.tasks.classify.baselines.grams import ACROSS, ALONE, CROSSED, KIND, SHARED, SIDE, shared_grams
 from ensue.tasks.classify.baselines.mean_vectors import MeanVectors
-from ensue.tasks.classify.baselines.spelling import SpelledWords
-from ensue.tasks.classify.baselines.tfidf import Tfidf, overlaps
+from ensue.tasks.classify.baselines.tfidf import SpelledWords, Tfidf, overlaps
 from ensue.tasks.classify.dataset import Sides
 from ensue.tasks.classify.settings import LinearSettings
 from ensue.text import linear

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ensue.tasks.link.ensembles.likelihood import CANDIDATES, SAMPLED, candidates, fit_weights, losses
+from ensue.tasks.link.ensembles.selection import CANDIDATES, SAMPLED, candidates, fit_weights, losses
 
 
 def posts(num: int, size: int, seed: int = 0, gain: float = 2.0) -> tuple[np.ndarray, np.ndarray]:

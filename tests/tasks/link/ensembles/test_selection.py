@@ -9,8 +9,14 @@ import polars as pl
 import pytest
 
 from ensue.tasks.link.ensembles import selection
-from ensue.tasks.link.ensembles.likelihood import candidates, losses
-from ensue.tasks.link.ensembles.selection import Labelled, is_alike, reciprocal_ranks, select_weights
+from ensue.tasks.link.ensembles.selection import (
+    Labelled,
+    candidates,
+    is_alike,
+    losses,
+    reciprocal_ranks,
+    select_weights,
+)
 from ensue.tasks.link.ensembles.weighted_sum import standardised
 from ensue.tasks.link.link_metrics import by_row
 from ensue.text.lexical import Lexical

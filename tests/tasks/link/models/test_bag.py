@@ -7,7 +7,7 @@ import math
 import torch
 
 from ensue.tasks.link.batches import DistinctWords
-from ensue.tasks.link.models.bag import STEEP, bag
+from ensue.tasks.link.models.network import STEEP, bag
 
 # Two words: (1, 0) of weight 1, and (0, 1) of weight 2; the first number is the encoder's.
 VECTORS = torch.tensor([[9.0, 1, 0, 0], [9, 0, 1, math.log(2) / STEEP]]).double()

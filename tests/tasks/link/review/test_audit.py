@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import hypergeom
 
-from ensue.tasks.link.review.audit import ROUNDED, audit_size, most_relevant
+from ensue.tasks.link.review.review import ROUNDED, audit_size, most_relevant
 
 
 @given(st.integers(1, 300), st.integers(0, 300), st.integers(0, 20), st.sampled_from([0.05, 0.04, 0.008]))

@@ -21,9 +21,9 @@ from ensue.tasks.next.ensembles.cascade_features import (
     FLOOR,
     HIGH,
     MIN_LOG_SHARE,
+    CascadeNeighbours,
 )
 from ensue.tasks.next.ensembles.co_participation import DAY, CoParticipation
-from ensue.tasks.next.ensembles.neighbours import CascadeNeighbours
 from ensue.tasks.next.ensembles.temporal_preference import CLOCKS, TemporalPreference
 from ensue.tasks.next.models.hidan import HiDAN
 from ensue.tasks.next.predictor import NextPredictor

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from ensue.tasks.next.ensembles.mixture import Mixture
+from ensue.tasks.next.ensembles.cascade_blend import Mixture
 
 START = torch.tensor([0.5, -0.25, 1.0])
 
@@ -32,7 +32,7 @@ def test_begins_as_the_line() -> None:
 
 
 def test_is_the_formula(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ensue.tasks.next.ensembles.mixture.COLUMNS", 7)
+    monkeypatch.setattr("ensue.tasks.next.ensembles.cascade_blend.COLUMNS", 7)
     known, _ = data(5, 0)
     mixture = Mixture(START)
     mixture.learn(*data(64, 1))

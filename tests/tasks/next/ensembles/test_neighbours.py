@@ -10,8 +10,8 @@ import pytest
 from ensue import History
 from ensue.data.histories import Histories
 from ensue.tasks.next.dataset import Windows
+from ensue.tasks.next.ensembles.cascade_features import POWER, CascadeNeighbours
 from ensue.tasks.next.ensembles.memory import CascadeStore
-from ensue.tasks.next.ensembles.neighbours import POWER, CascadeNeighbours
 from ensue.vocabulary import Vocabulary
 
 VALUES = "abcdefgh"

@@ -8,17 +8,17 @@ import torch
 
 from ensue.demo.cascades import make_cascades
 from ensue.tasks.next.dataset import Windows
-from ensue.tasks.next.ensembles import cascade_blend, cascade_features, shortlist
+from ensue.tasks.next.ensembles import cascade_blend, cascade_features
 from ensue.tasks.next.ensembles.cascade_blend import CascadeBlend
-from ensue.tasks.next.ensembles.shortlist import shortlists
+from ensue.tasks.next.ensembles.cascade_features import shortlists
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.text.sparse import sparse_rows
 from ensue.vocabulary import FIRST
 
 
 def test_lists_hold_the_highest_of_each_and_the_most_frequent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shortlist, "LONGEST", 2)
-    monkeypatch.setattr(shortlist, "FREQUENT", 1)
+    monkeypatch.setattr(cascade_features, "LONGEST", 2)
+    monkeypatch.setattr(cascade_features, "FREQUENT", 1)
     network = np.array([[-np.inf, -np.inf, 1, 9, 8, 2, 3], [-np.inf, -np.inf, 9, 1, 2, 8, 3]], np.float32)
     memory = sparse_rows(np.array([0, 0, 0, 1]), np.array([2, 5, 6, 3]), np.array([1.0, 3, 2, 1]), (2, 7))
     users, listed = shortlists(network, (memory,), np.array([0.0, 0, 1, 1, 5, 1, 1]))
@@ -44,8 +44,8 @@ def test_lists_as_long_as_the_catalogue_change_no_score_and_short_ones_only_the_
         whole = model(batch).scores
         monkeypatch.setattr(cascade_features, "MAX_DENSE_USERS", 5)
         torch.testing.assert_close(model(batch).scores, whole)
-        monkeypatch.setattr(shortlist, "LONGEST", 5)
-        monkeypatch.setattr(shortlist, "FREQUENT", 2)
+        monkeypatch.setattr(cascade_features, "LONGEST", 5)
+        monkeypatch.setattr(cascade_features, "FREQUENT", 2)
         scores, network = model(batch).scores, model.network(batch).scores
         known = model.candidate_features.features(batch.arrays(), network.numpy())
         assert known.users is not None and len(known.users) < whole.shape[1] - FIRST

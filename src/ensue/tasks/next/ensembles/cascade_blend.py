@@ -6,7 +6,7 @@ rare events; neither reads the clock. Each user has these features:
 =====================  =======================================================================================
 network                HiDAN's score: a cosine over a temperature that is learned
 near, far, alike       ln(1 + share / ``FLOOR``) of what past cascades say, close in time first, all times alike
-                       (``co_participation.py``), or those like this one (``neighbours.py``)
+                       (``co_participation.py``), or those like this one (``cascade_features.py``)
 near high, far high,   the same over ``HIGH``, which tells large shares from larger ones
 alike high
 frequent               -ln(1 + how often the user took part): the memories know already who is frequent
@@ -17,7 +17,7 @@ cooccurrence, markov,  ln(share) by the baselines of these names, ``BASELINES``,
 interpolated
 =====================  =======================================================================================
 
-:class:`ensue.tasks.next.ensembles.mixture.Mixture` makes a score of them. It is learned from held-out cascades, which
+:class:`Mixture` makes a score of them. It is learned from held-out cascades, which
 no part has seen; HiDAN's scores are cosines here: on little data the lengths of vectors mostly tell how frequent a
 user is.
 
@@ -29,14 +29,25 @@ baseline is higher by more than ``ERRORS`` standard errors of the difference, th
 
 Where no past cascade contains a user twice, users of the cascade itself are practically ruled out.
 
-With more than ``MAX_DENSE_USERS`` users each target has a shortlist (``shortlist.py``): the users that the network
-and the memories score highest, and the most frequent ones. The mixture scores these and is fitted on targets that are
-on their shortlists; all other users rank below them, in the order of the network.
+With more than ``MAX_DENSE_USERS`` users each target has a shortlist (``cascade_features.py``): the users that the
+network and the memories score highest, and the most frequent ones. The mixture scores these and is fitted on targets
+that are on their shortlists; all other users rank below them, in the order of the network.
 
 The model is from no paper and reads no social graph; ``ensue reproduce hidan`` compares it with the baselines.
+
+Mixture of the scores of several models, fitted on few targets.
+
+    score(v) = w . f(v) + u . relu(A f(v) + b)
+
+with f(v) the features of v, standardised before A. The first term is a multinomial logit; the second is a hidden layer
+for features whose effect is not linear. First w alone is fitted, with a normal prior around its start: ``PRIOR`` times
+half the squared distance, in standard deviations of each feature, is added to the negative log-likelihood. Then all
+parameters are fitted by maximum likelihood for a fixed number of epochs; u starts at 0.
 """
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 import torch
@@ -44,6 +55,7 @@ from torch import Tensor, nn
 
 from ensue.data.histories import Histories, Index
 from ensue.nn.item_head import Output
+from ensue.nn.validation import LARGEST_COUNT, require_number
 from ensue.significance import exceeds_standard_error
 from ensue.tasks.next.batch import Batch
 from ensue.tasks.next.dataset import Windows, hide_seen, repeats
@@ -55,11 +67,118 @@ from ensue.tasks.next.ensembles.cascade_features import (
     CascadeFeatures,
 )
 from ensue.tasks.next.ensembles.memory import CascadeStore
-from ensue.tasks.next.ensembles.mixture import Mixture
 from ensue.tasks.next.model import NextModel
 from ensue.tasks.next.models.hidan import HiDAN
 from ensue.tasks.next.settings import CascadeBlendSettings
 from ensue.vocabulary import FIRST
+
+PRIOR = 10.0
+"""Precision of the prior around the initial w; a feature is expected to add about a third of a nat."""
+LINE = 2000
+"""Targets from which w alone is learned, the first ones, at most."""
+SEARCHED = 30
+"""Steps of that search (L-BFGS)."""
+HIDDEN = 32
+RATE = 3e-3
+"""Adam's step size, which falls to 0 along a cosine."""
+EPOCHS = 30
+BATCH = 64
+DECAY = 1e-3
+"""AdamW's weight decay."""
+COLUMNS = 2**14
+"""Candidates scored per block."""
+
+
+LEAST_SPREAD = 1e-3
+"""A feature is taken to spread at least this far."""
+
+
+class Mixture(nn.Module):
+    """The mixture; all its tensors are buffers, since what trains the parts leaves it alone.
+
+    Args:
+        start: (parts,) the weights to begin with.
+    """
+
+    def __init__(self, start: Tensor) -> None:
+        super().__init__()
+        generator = torch.Generator().manual_seed(0)
+        # The usual uniform initialisation of a linear layer, by the number of inputs.
+        bound = 1 / math.sqrt(len(start))
+        inner = (torch.rand(HIDDEN, len(start), generator=generator) * 2 - 1) * bound
+        self.weights: Tensor = nn.Buffer(start.clone())
+        self.mean: Tensor = nn.Buffer(torch.zeros(len(start)))
+        self.spread: Tensor = nn.Buffer(torch.ones(len(start)))
+        self.inner: Tensor = nn.Buffer(inner)
+        self.bias: Tensor = nn.Buffer(torch.zeros(HIDDEN))
+        self.outer: Tensor = nn.Buffer(torch.zeros(HIDDEN))
+
+    def validate(self, name: str) -> None:
+        """See :class:`ensue.nn.loading.Validated`: features are divided by their spread."""
+        require_number(f"{name}.spread", self.spread, LARGEST_COUNT, LEAST_SPREAD)
+
+    def forward(self, features: Tensor) -> Tensor:
+        """(targets, candidates) scores, of (parts, targets, candidates) features."""
+        # Standardisation is folded into the layer: A((f - mean) / spread) + b.
+        inner = self.inner / self.spread
+        bias = (self.bias - inner @ self.mean)[:, None]
+        # Targets and candidates become columns, in blocks that fit into the processor's cache.
+        flat = torch.split(features.flatten(1), COLUMNS, dim=1)
+        scores = [self.outer @ torch.addmm(bias, inner, chunk).relu_() + self.weights @ chunk for chunk in flat]
+        return torch.cat(scores).view(features.shape[1:])
+
+    @torch.enable_grad()
+    def learn(self, features: Tensor, added: Tensor) -> None:
+        """Make the first candidate of every row as likely as can be; the same data give the same bytes.
+
+        Args:
+            features: (parts, targets, candidates).
+            added: (targets, candidates) what is added to the scores: -inf for what is no candidate.
+        """
+        self.mean.copy_(features.mean((1, 2)))
+        self.spread.copy_(features.std((1, 2)).clamp(min=LEAST_SPREAD))
+        # The linear part is fitted first, so that the hidden units learn only its residual.
+        self._learn_line(features[:, :LINE], added[:LINE])
+        tensors = [self.weights, self.inner, self.bias, self.outer]
+        generator = torch.Generator().manual_seed(0)
+        steps = EPOCHS * -(-len(added) // BATCH)
+        for tensor in tensors:
+            tensor.requires_grad = True
+        optimizer = torch.optim.AdamW(tensors, lr=RATE, weight_decay=DECAY)
+        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
+        for _ in range(EPOCHS):
+            for index in torch.split(torch.randperm(len(added), generator=generator), BATCH):
+                scores = self(features[:, index]) + added[index]
+                # Cross-entropy of the first candidate, which is the target.
+                loss = (scores.logsumexp(1) - scores[:, 0]).mean()
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                schedule.step()
+        for tensor in tensors:
+            tensor.requires_grad = False
+            tensor.grad = None
+
+    def _learn_line(self, features: Tensor, added: Tensor) -> None:
+        """Make the first candidate of every row likely by w alone, not far from where it begins."""
+        begin = self.weights.clone()
+        self.weights.requires_grad = True
+        search = torch.optim.LBFGS([self.weights], max_iter=SEARCHED, line_search_fn="strong_wolfe")
+        flat = features.flatten(1)
+
+        def loss() -> Tensor:
+            search.zero_grad()
+            scores = (self.weights @ flat).view_as(added) + added
+            # In units of each feature's standard deviation: the prior is the same for all features.
+            distance = ((self.weights - begin) * self.spread).square().sum()
+            lost = (scores.logsumexp(1) - scores[:, 0]).mean() + PRIOR / len(added) * distance / 2
+            torch.autograd.backward(lost)
+            return lost
+
+        search.step(loss)  # type: ignore[no-untyped-call]
+        self.weights.requires_grad = False
+        self.weights.grad = None
+
 
 START = (0.2, 0.6, 0.2, 0.4, 0.2, 0.2, 0.0, 0.8, 0.0, 0.3, 0.2, 0.2, 0.2, 0.1) + len(BASELINES) * (0.0,)
 """Half of the initial weights; the other half is the best baseline."""

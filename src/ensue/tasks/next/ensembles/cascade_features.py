@@ -2,6 +2,17 @@
 
 :mod:`ensue.tasks.next.ensembles.cascade_blend` lists the features. HiDAN runs in torch or, exported, in onnxruntime;
 everything here is the same for both.
+
+Shortlists of candidate users for catalogues that are too large to score in full.
+
+Neighbours: past cascades in which the same users took part, weighted by similarity.
+
+    alike(c) = sum over the latest events j whose user c holds
+               of ln(cascades / cascades with u_j) / (i - j + 1) ** 0.5 / |c| ** 0.5
+    M(v)     = sum over the past cascades c that hold v of alike(c) ** ``POWER``
+
+VS-kNN (``ensue.tasks.next.baselines.session_knn``) cuts the list of neighbours; here every cascade counts, and the
+power concentrates the weight on few.
 """
 
 from __future__ import annotations
@@ -13,18 +24,111 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ensue.data.histories import Index, Mask
+from ensue.data.histories import Index, Mask, ranges
+from ensue.metrics import Floats
 from ensue.tasks.next.baselines.counting import Cooccurrence, Markov
 from ensue.tasks.next.baselines.interpolated import Interpolated
 from ensue.tasks.next.batch import PaddedBatch, Scores
 from ensue.tasks.next.ensembles.co_participation import CoParticipation
 from ensue.tasks.next.ensembles.memory import CascadeStore
-from ensue.tasks.next.ensembles.neighbours import CascadeNeighbours
-from ensue.tasks.next.ensembles.shortlist import shortlists
 from ensue.tasks.next.ensembles.temporal_preference import CLOCKS, TemporalPreference
 from ensue.tasks.next.settings import CountingSettings
 from ensue.text.linear import log_softmax
+from ensue.text.sparse import SparseRows, sparse_rows
+from ensue.topk import topk
 from ensue.vocabulary import FIRST
+
+POWER = 3
+"""Exponent of the similarity; chosen, like the roots, on validation cascades of FOREST's Twitter and Memetracker."""
+
+
+class CascadeNeighbours:
+    """The search among past cascades.
+
+    Args:
+        past: the cascades.
+        window: how many of the latest events are compared.
+    """
+
+    def __init__(self, past: CascadeStore, *, window: int = 30) -> None:
+        self.past = past
+        self.window = window
+
+    def score(self, batch: PaddedBatch) -> SparseRows:
+        """Return M after each target step, (targets, ids)."""
+        user_weights, memberships = self.past.cached("neighbours", self._matrices)
+        time = batch.ids.shape[1]
+        row, step = batch.target_mask.nonzero()
+        lengths = np.minimum(step + 1, self.window)
+        ends = row * time + step
+        # Events are numbered in the (batch, time) table read row after row.
+        event = ranges(ends + 1 - lengths, lengths)
+        target = np.repeat(np.arange(len(row)), lengths)
+        weights = ((ends[target] + 1.0 - event) ** -0.5).astype(np.float32)
+        similarity = (
+            sparse_rows(target, batch.ids.reshape(-1)[event], weights, (len(row), self.past.num_ids)) @ user_weights
+        )
+        # The power concentrates the weight on the most similar cascades.
+        similarity.data **= POWER
+        return similarity @ memberships
+
+    def _matrices(self) -> tuple[SparseRows, SparseRows]:
+        """Return similarity weights of users, (ids, cascades), and memberships, (cascades, ids)."""
+        cascades = len(self.past.offsets) - 1
+        num_ids = self.past.num_ids
+        # A user who takes part twice in a cascade counts once.
+        keys = np.unique(self.past.owner() * num_ids + self.past.ids)
+        owner = keys // num_ids
+        value = keys % num_ids
+        memberships = sparse_rows(owner, value, np.ones(len(keys), np.float32), (cascades, num_ids))
+        # Inverse document frequency, with cascades as documents.
+        rare = np.log(cascades / np.bincount(value, minlength=num_ids)[value])
+        weights = (rare / np.sqrt(np.bincount(owner, minlength=cascades)[owner])).astype(np.float32)
+        # Entries are sorted by cascade; the transposed matrix needs them by user.
+        by_value = np.argsort(value, kind="stable")
+        return sparse_rows(value[by_value], owner[by_value], weights[by_value], (num_ids, cascades)), memberships
+
+
+LONGEST = 500
+"""Users at most that each of the network and the memories puts on a target's list."""
+FREQUENT = 200
+"""The users who took part most often are on every list."""
+
+
+def shortlists(network: Scores, memories: tuple[SparseRows, ...], totals: Floats) -> tuple[Index, Mask]:
+    """Return the users on any target's list, and a mask of each list; a list does not depend on the other targets.
+
+    Args:
+        network: (targets, ids) scores.
+        memories: (targets, ids) scores of each memory, sparse.
+        totals: (ids,) how often each took part.
+
+    Returns:
+        (users,) ids, rising, and (targets, users) True where a user is on a target's list.
+    """
+    # argpartition finds the highest ones without sorting the rest; their order does not matter.
+    frequent = np.argpartition(totals, -min(FREQUENT, len(totals)))[-FREQUENT:]
+    best = topk(network, LONGEST)[1]
+    lists = [
+        np.concatenate([frequent, target_users, *(_highest(memory, target) for memory in memories)])
+        for target, target_users in enumerate(best)
+    ]
+    users = np.unique(np.concatenate(lists))
+    users = users[users >= FIRST]
+    listed = np.zeros((len(lists), len(users)), np.bool_)
+    for target, target_users in enumerate(lists):
+        # users is sorted, so that searchsorted returns each listed user's column.
+        listed[target, np.searchsorted(users, target_users[target_users >= FIRST])] = True
+    return users, listed
+
+
+def _highest(memory: SparseRows, target: int) -> Index:
+    """Return the ids of the highest scores of a memory, at most ``LONGEST``."""
+    row = slice(memory.indptr[target], memory.indptr[target + 1])
+    ids = memory.indices[row].astype(np.int64)
+    scores = memory.data[row]
+    return ids if len(ids) <= LONGEST else ids[np.argpartition(scores, -LONGEST)[-LONGEST:]]
+
 
 HIGH_SHARES = ("near high", "far high", "alike high")
 CASCADE_FEATURES = ("network", "near", "far", "alike", *HIGH_SHARES, "frequent", "length", *CLOCKS)
@@ -216,7 +320,7 @@ def history_mask(batch: PaddedBatch, reach: int | None, num_ids: int) -> Scores:
 
 @dataclass(frozen=True, eq=False)
 class ArrayMixture:
-    """A fitted mixture in NumPy; see :class:`ensue.tasks.next.ensembles.mixture.Mixture`.
+    """A fitted mixture in NumPy; see :class:`ensue.tasks.next.ensembles.cascade_blend.Mixture`.
 
     Attributes:
         weights: (parts,) w.

@@ -33,7 +33,10 @@ LINES: dict[str, tuple[str | bytes, str]] = {
     ),
     "nan": (HEAD + "1,a,5\n1,b,nan\n", ", line 3: time nan is not a finite number"),
     "infinite": (HEAD + "1,a,5\n1,b,1e999\n", ", line 3: time inf is not a finite number"),
-    "no time": (HEAD + "1,a,5\n1,b,\n", ", line 3: time is empty; give every event a time"),
+    "no time": (
+        HEAD + "1,a,5\n1,b,\n",
+        ", line 3: time is empty; give every event a time, or leave such rows out with --missing drop",
+    ),
     "no value": (
         HEAD + "1,a,5\n\n1,,6\n",
         ", line 4: column 'item' is empty; every event needs the item: leave such rows out with --missing drop",

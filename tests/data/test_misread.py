@@ -108,3 +108,59 @@ def test_sessions_of_several_users_are_named(tmp_path: Path) -> None:
         "make one column of 'user_id' and 'session_id', or give --columns session=user_id"
     ]
     assert telling_columns(path, columns={"session": "user_id"}) == []
+
+
+def test_numbers_with_spaces_around_them_are_times(tmp_path: Path) -> None:
+    path = write(tmp_path, "session , item , time \n1 , a , 1700000000 \n1 , b , 1700000060 \n")
+    (record,) = read(path)[0].records()
+    assert (record.values, record.times) == (("a", "b"), (1_700_000_000.0, 1_700_000_060.0))
+
+
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_headers_of_joined_files_are_no_rows(tmp_path: Path, mark: str) -> None:
+    log = "session,item,time\n1,a,1700000000\n1,b,1700000060\n"
+    sessions, report = read(write(tmp_path, log + mark + log.replace("\n1,", "\n2,"), "log.csv"))
+    assert [record.values for record in sessions.records()] == [("a", "b"), ("a", "b")]
+    assert f"1 repeated header left out, first {tmp_path / 'log.csv'}, line 4" in report.notes
+    coded = "text,label\na good film,yes\na bad film,no\n"
+    texts, _ = read_texts(write(tmp_path, coded + mark + coded, "coded.csv"))
+    assert texts.labels is not None
+    assert texts.labels.to_list() == ["yes", "no", "yes", "no"]
+
+
+def test_a_tab_within_a_query_makes_no_list_of_queries(tmp_path: Path) -> None:
+    path = write(tmp_path, "user,query,time\nu,ferry\ttimes,1700000000\nu,bus times,1700000010\n")
+    sessions, report = read_queries(path, rules=QueryRules(min_queries=1))
+    assert report.layout == "csv"
+    assert [record.values for record in sessions.records()] == [("ferry times", "bus times")]
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_utf_16_needs_no_mark(tmp_path: Path, encoding: str) -> None:
+    path = tmp_path / "log.csv"
+    path.write_bytes("session,item,time\r\n1,a,1700000000\r\n1,ß,1700000060\r\n".encode(encoding))
+    assert [record.values for record in read(path)[0].records()] == [("a", "ß")]
+
+
+def test_a_carriage_return_within_a_field(tmp_path: Path) -> None:
+    path = write(tmp_path, "text,label\na good\rfilm,yes\na bad film,no\n")
+    texts, _ = read_texts(path)
+    assert texts.texts[0].to_list() == ["a good\rfilm", "a bad film"]
+
+
+def test_a_time_of_day_without_its_date_is_named(tmp_path: Path) -> None:
+    path = write(tmp_path, "session,item,date,time\n1,a,2024-01-01,10:00:00\n1,b,2024-01-01,10:01:00\n")
+    with pytest.raises(DataError, match="line 2: time '10:00:00' has no date; write date and time of day into one"):
+        read(path)
+
+
+@pytest.mark.parametrize("cell", ["", "NaT"])
+def test_rows_without_a_time_are_left_out_if_that_is_asked_for(tmp_path: Path, cell: str) -> None:
+    rows = "".join(f"{number},{item},{cell if item == 'b' else 1_700_000_000}\n" for number in (1, 2) for item in "abc")
+    path = write(tmp_path, "session,item,time\n" + rows)
+    sessions, report = read(path, missing="drop")
+    assert [record.values for record in sessions.records()] == [("a", "c"), ("a", "c")]
+    assert any(warning.startswith("2 of 6 events have no time") for warning in report.warnings)
+    queries = path.read_text().replace("session,item", "user,query")
+    kept, _ = read_queries(write(tmp_path, queries, "q.csv"), rules=QueryRules(min_queries=1), missing="drop")
+    assert [record.values for record in kept.records()] == [("a", "c"), ("a", "c")]

@@ -134,7 +134,10 @@ def main() -> None:
     try:
         with ends, TEMPORARY:
             code = app(prog_name="ensue", standalone_mode=False)
-    except EnsueError as error:
+    except BrokenPipeError:  # the reader of a pipe has gone, as in `ensue … | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)
+    except (EnsueError, OSError) as error:  # a folder that may not be read, or a full disk
         sys.stderr.write(f"ensue: {printable_message(str(error))}\n")
         sys.exit(2)
     except misuse as error:
@@ -147,7 +150,4 @@ def main() -> None:
         sys.exit(2)
     except Abort:
         sys.exit(1)
-    except BrokenPipeError:  # the reader of a pipe has gone, as in `ensue … | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(141)
     sys.exit(code if isinstance(code, int) else 0)

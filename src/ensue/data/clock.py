@@ -361,7 +361,9 @@ def parse_times(column: pl.Series, where: Where, options: TimeOptions = FIND_OUT
         DataError: a time that is empty, no number and no date, not finite, or that a spreadsheet cut.
     """
     for row in column.is_null().arg_true()[:1]:
-        raise DataError(f"{where(row)}: time is empty; give every event a time")
+        raise DataError(
+            f"{where(row)}: time is empty; give every event a time, or leave such rows out with --missing drop"
+        )
     if column.dtype in (pl.Time, pl.Duration):
         raise DataError(f"{where(0)}: column {quoted(column.name)} has times of day without a date; add the date")
     if column.dtype.is_temporal():

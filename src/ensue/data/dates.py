@@ -139,6 +139,8 @@ def parse_dates(
         words = "dates with names of months" if re.match("[0-9]*[ -]?[A-Za-z]", texts[0]) else "ISO dates"
         expected = "is not a time; use seconds since 1970, ISO 8601, or --time-unit"
     for row in moments.is_null().arg_true()[:1]:
+        if re.fullmatch(_CLOCK, texts[row]):
+            expected = "has no date; write date and time of day into one column, as in 2023-11-14 22:13"
         raise DataError(f"{where(row)}: time {quoted(texts[row])} {expected}")
     seconds = np.asarray(moments.dt.timestamp("us").to_numpy() / 1e6, np.float64)
     return ParsedTimes(seconds, words, _has_zones(texts), order)

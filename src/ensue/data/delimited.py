@@ -38,7 +38,6 @@ from typing import Literal
 
 import polars as pl
 
-from ensue.data.clock import is_number
 from ensue.data.encodings import MARKS, decode
 from ensue.data.file_bytes import FileBytes
 from ensue.data.files import Content, answering, fits
@@ -125,9 +124,9 @@ class Delimited:
         last = self.names[-1]
         # The last column tells polars, and us, whether a row is too long or too short.
         parsed_names = [name for name in self.names if name in {*names, last}]
-        frame = self._frame(parsed_names, types or {}, partial(self._refuse, types or {}))
+        frame = self._frame(parsed_names, types or {}, self._refuse)
         if frame[last].null_count() and (self.strict or self._may_be_short()):
-            self._refuse({})
+            self._refuse()
         return frame.select(names)
 
     def whole(self, columns: list[str] | None = None, num_rows: int | None = None) -> pl.DataFrame:
@@ -170,9 +169,10 @@ class Delimited:
             return read()
         except pl.exceptions.PolarsError as error:
             refuse()
-            # All rows fit but for empty fields past the header's end, as trailing separators leave them.
+            # All rows fit but for empty fields past the header's end, as trailing separators leave them, or for numbers
+            # that polars does not read: their texts are parsed, or refused, later.
             with suppress(pl.exceptions.PolarsError):
-                return read(truncate_ragged_lines=True)
+                return read(truncate_ragged_lines=True, schema_overrides={})
             self.content.refuse(error)
 
     @cached_property
@@ -195,22 +195,15 @@ class Delimited:
         short = lines.str.count_matches(self.separator, literal=True) < len(self.names) - 1
         return bool(((short | lines.str.contains('"', literal=True)) & (lines != "")).any())
 
-    def _refuse(self, types: Types) -> None:
-        """Raise at the first row of another width, or whose time is no number though it shall be one."""
+    def _refuse(self) -> None:
+        """Raise at the first row of another width."""
         width = len(self.names)
         header_noun = "layout" if self.header else "header"
-        times = [self.names.index(name) for name, kind in types.items() if kind == pl.Float64]
         for line, row in self.rows():
-            where = f"{self.content.path}, line {line}"
             if (any(row) if self.strict else row) and not fits(row, width):
                 advice = "is a quote missing?" if self.strict else "is a quote left open?"
-                raise DataError(f"{where}: {plural(len(row), 'field')}, but the {header_noun} has {width}; {advice}")
-            for index in times if row and (self.header or line > self.number) else ():
-                if row[index] and not is_number(row[index]):
-                    time = quoted(row[index])
-                    raise DataError(
-                        f"{where}: time {time} is not a time; use seconds since 1970, ISO 8601, or --time-unit"
-                    )
+                fields = f"{plural(len(row), 'field')}, but the {header_noun} has {width}"
+                raise DataError(f"{self.content.path}, line {line}: {fields}; {advice}")
 
 
 def has_regular_quotes(data: bytes | FileBytes, separator: str) -> bool:

@@ -20,6 +20,8 @@ from ensue.lines import plural, quoted
 
 _UTF16 = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 MARKS = (codecs.BOM_UTF8, *_UTF16)
+_UNMARKED = re.compile(rb"(?P<le>(?:[\t -~]\0){8})|(?P<be>(?:\0[\t -~]){8})")
+"""Plain letters in UTF-16 without a byte-order mark: each has a zero byte."""
 _UTF8 = ("utf-8", "ascii")
 _STEP = 2**20
 # A half of a pair as JSON escapes it, of which the other half is missing: what cut emoji leave.
@@ -56,6 +58,8 @@ def decode(
         encoding = usual
     codec = _known(encoding)
     name = _UTF16.get(data[:2], "utf-8" if data[:3] == codecs.BOM_UTF8 else codec)
+    if not encoding and (match := _UNMARKED.match(data[:_HEAD])) is not None:
+        name = f"utf-16-{match.lastgroup}"
     notes: tuple[str, ...] = ()
     if name not in _UTF8:
         try:

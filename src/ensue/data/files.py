@@ -288,10 +288,7 @@ def open_file(path: Path, *, in_pieces: bool = False, **opening: Unpack[Opening]
         text = text[archive.end() :]
         notes = (*notes, "a file of an archive of X: the script before its JSON left out")
     if ending(path) == ".csv" and (num_above := num_preamble_lines(_first_lines(text))):
-        end = 0
-        for _ in range(num_above):
-            end = text.find(b"\n", end) + 1
-        text = text[end:]
+        text = text[:].split(b"\n", num_above)[-1]
         first_line += num_above
         lines = f"{num_above} lines above the header" if num_above > 1 else "a line above the header"
         notes = (*notes, f"{lines}, left out")
@@ -353,7 +350,7 @@ def _begins(data: bytes | FileBytes) -> bytes:
 def _first_lines(text: bytes | FileBytes) -> list[str]:
     """The first lines that are whole."""
     head = text[:_HEAD].decode("utf-8-sig", errors="replace")
-    lines = head.split("\n")
+    lines = head.replace("\r", "").split("\n")
     return lines if len(text) <= _HEAD else lines[:-1]
 
 
@@ -392,7 +389,8 @@ def require_no_zeros(path: Path, data: bytes, first_line: int) -> None:
 
 def _check_text(content: Content) -> None:
     path, data = content.path, content.data
-    if b"\0" in data[:_HEAD]:
+    head = data[:_HEAD]
+    if head.count(b"\0") * 100 > len(head):  # of a damaged text the line is named below
         raise DataError(f"{path}: {_BINARY}")
     if isinstance(data, bytes):  # what is read in pieces is looked at piece by piece
         require_no_zeros(path, data, content.first_line)

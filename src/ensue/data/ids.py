@@ -60,6 +60,13 @@ class Tally:
     """Place of the first of these in the file."""
     missing_place: str = ""
 
+    def add_missing(self, absent: pl.Series, table: Table) -> None:
+        """Count the cells of a piece of the log, and those that are missing."""
+        self.cells += len(absent)
+        if absent.any():
+            self.missing += int(absent.sum())
+            self.missing_place = self.missing_place or table.where(int(absent.arg_true()[0]))
+
     def add_words(self, words: Iterable[str]) -> None:
         """Add words of ``MISSING``, up to ``MAX_WORDS`` of them."""
         self.words = list(dict.fromkeys([*self.words, *words]))[:MAX_WORDS]
@@ -104,6 +111,11 @@ class IdColumns:
                 dropped |= is_unusable.to_numpy()
             elif is_unusable.any():
                 columns[role] = columns[role].set(is_unusable, None)
+        if self.missing == DROP and "time" in table.frame.columns:
+            times = table.frame["time"].cast(pl.String).str.strip_chars()
+            untimed = times.is_in(["", *MISSING]).fill_null(value=True)
+            self._tally("time", table).add_missing(untimed, table)
+            dropped |= untimed.to_numpy()
         table = replace(table, frame=table.frame.with_columns(column.alias(role) for role, column in columns.items()))
         return table.select(pl.Series(~dropped)) if dropped.any() else table
 
@@ -171,10 +183,7 @@ class IdColumns:
             empty = column.is_null() if column.dtype != pl.String else column.is_null() | (column == "")
             absent = absent | empty.fill_null(True)
             is_unusable = absent | rounded
-        tally.cells += len(column)
-        if absent.any():
-            tally.missing += int(absent.sum())
-            tally.missing_place = tally.missing_place or table.where(int(absent.arg_true()[0]))
+        tally.add_missing(absent, table)
         return column, is_unusable
 
     def _tally(self, role: str, table: Table) -> Tally:
@@ -269,7 +278,7 @@ class IdColumns:
         cells = listed_words([*tally.words, "an empty cell"] if self.missing == DROP else tally.words)
         keep = "; --missing keep reads such words as ids" if tally.words else ""
         return (
-            f"{lacking} {self.nouns[role]} ({cells} in column {quoted(tally.column)}, first in "
+            f"{lacking} {self.nouns.get(role, role)} ({cells} in column {quoted(tally.column)}, first in "
             f"{tally.missing_place}): {self.consequence}{keep}"
         )
 

@@ -260,7 +260,16 @@ def read_delimited(
     """
     frame = by_role(delimited.read(columns.values(), types), columns)
     layout = "tsv" if delimited.separator == "\t" else "csv"
-    return Table(layout, frame, delimited.where, columns, notes, partial(delimited.whole, delimited.names))
+    table = Table(layout, frame, delimited.where, columns, notes, partial(delimited.whole, delimited.names))
+    if delimited.header or len(set(columns.values())) < 2 or set(frame.dtypes) != {pl.String}:
+        return table
+    # Files that were written one after the other: the second may begin with a mark of UTF-8.
+    names = (pl.col(role).str.strip_prefix("\ufeff") == name for role, name in columns.items())
+    repeats = frame.select(pl.all_horizontal(names).fill_null(value=False)).to_series()
+    for row in repeats.arg_true()[:1]:
+        note = f"{plural(int(repeats.sum()), 'repeated header')} left out, first {table.where(row)}"
+        return replace(table.select(~repeats), notes=(*notes, note))
+    return table
 
 
 def read_parquet(

@@ -419,7 +419,10 @@ def test_ten_thousand_queries_in_a_session(tmp_path: Path) -> None:
             "look "
             "like seconds; give all times in one unit",
         ),
-        (f"user,query,time\nu,-,\nu,b,{START}\nu,c,\n", "log.csv, line 4: time is empty; give every event a time"),
+        (
+            f"user,query,time\nu,-,\nu,b,{START}\nu,c,\n",
+            "log.csv, line 4: time is empty; give every event a time, or leave such rows out with --missing drop",
+        ),
         (
             "user,query,time\nu,a,noon\n",
             "log.csv, line 2: time 'noon' is not a time; use seconds since 1970, ISO 8601, or --time-unit",

@@ -276,7 +276,10 @@ def refused(path: Path, error: type[EnsueError] = DataError, output: str = "out"
             "drop",
         ),
         ("7,1", "log.csv, line 102: 2 fields, but the header has 3; is a quote left open?"),
-        ("7,1,", "log.csv, line 102: time is empty; give every event a time"),
+        (
+            "7,1,",
+            "log.csv, line 102: time is empty; give every event a time, or leave such rows out with --missing drop",
+        ),
         ("7,1,soon", "log.csv, line 102: time 'soon' is not a time; use seconds since 1970, ISO 8601, or --time-unit"),
         (
             "7,1,1400000000000",

@@ -110,7 +110,10 @@ def test_errors_name_the_file_and_its_row(tmp_path: Path) -> None:
     bad.write_text(f"user_id,item_id,timestamp\n1,a,{START}\n2,b\n")
     assert refused(tmp_path).startswith("/b.csv, line 3: 2 fields, but the header has 3")
     bad.write_text(f"user_id,item_id,timestamp\n1,a,{START}\n2,b,\n")
-    assert refused(tmp_path) == "/b.csv, line 3: time is empty; give every event a time"
+    assert (
+        refused(tmp_path)
+        == "/b.csv, line 3: time is empty; give every event a time, or leave such rows out with --missing drop"
+    )
 
 
 def test_files_without_rows_are_counted(tmp_path: Path) -> None:

@@ -273,7 +273,9 @@ def _are_lists(content: Content) -> bool:
     """Return whether a text is sessions of queries between tabs, without a header."""
     if content.parquet or content.json or content.header:
         return False
-    return any("\t" in line for line in content.head()) and not _is_table(content.head())
+    head = content.head()
+    is_log = "\t" not in head[0] and is_query_log(head[0], content.names())  # a query of such a table may hold a tab
+    return any("\t" in line for line in head) and not is_log and not _is_table(head)
 
 
 def _lists(content: Content) -> Table:

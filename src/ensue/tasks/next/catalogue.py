@@ -77,7 +77,7 @@ MODELS = Models(
         "stamp": ("models.stamp:STAMP", STAMPSettings(), STAMP_SCHEDULE),
         "sr-gnn": ("models.srgnn:SRGNN", SRGNNSettings(), SRGNN_SCHEDULE),
         "sasrec": ("models.sasrec:SASRec", SASRecSettings(), SASREC_SCHEDULE),
-        "esasrec": ("models.esasrec:ESASRec", SASRecSettings(loss="sampled", heads=4), SASREC_SCHEDULE),
+        "esasrec": ("models.esasrec:ESASRec", SASRecSettings(loss="sampled", heads=4, dropout=0.4), SASREC_SCHEDULE),
         "bert4rec": ("models.bert4rec:BERT4Rec", BERT4RecSettings(), SASREC_SCHEDULE),
         "hstu": ("models.hstu:HSTU", SASRecSettings(loss="sampled"), SASREC_SCHEDULE),
         "popularity": ("baselines.counting:Popularity", CountingSettings(), None),

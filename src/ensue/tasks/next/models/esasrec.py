@@ -14,7 +14,8 @@ loss           ``ItemHead.loss``: softmax over the target and shared negatives, 
 layer four times as wide; the authors' is 4 times as wide. As in SASRec, item vectors are scaled by sqrt(dim), and a
 layer norm follows the last block; the authors have neither. They draw 256 negatives per target uniformly and do not
 correct for that; here negatives are drawn by the square root of the counts and shared by the batch. Their setting for
-MovieLens is a dropout rate of 0.1 and one head.
+MovieLens is a dropout rate of 0.1 and one head; the default rate of 0.4 had a better validation MRR than 0.2 on
+Diginetica's sessions and on MovieLens 100k.
 """
 
 from __future__ import annotations

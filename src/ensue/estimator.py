@@ -14,9 +14,10 @@ from ensue.data import inputs
 from ensue.data.inputs import ReadingOptions, TrainingReading
 from ensue.data.schema import NO_SCHEMA, DataSchema
 from ensue.errors import ModelFolderError, SettingError
-from ensue.learning.vectors import HasId, vector_frame
+from ensue.learning.vectors import vector_frame
 from ensue.predictor import AnyPredictor, make
 from ensue.predictor import load as load_predictor
+from ensue.records import Record
 from ensue.registry import require_model, require_settings, task_of
 
 if TYPE_CHECKING:
@@ -167,7 +168,7 @@ class Estimator(Generic[P]):
         predictor = self._fitted
         return vector_frame(predictor, None if data is None else self._records(data, reading))
 
-    def _records(self, data: object, reading: ReadingOptions) -> Sequence[HasId]:
+    def _records(self, data: object, reading: ReadingOptions) -> Sequence[Record]:
         """Return data as records to predict."""
         raise NotImplementedError
 

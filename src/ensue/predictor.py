@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, TypedDict, Unpack, overload, runtime_checkable
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypedDict, Unpack, overload
 
-from ensue.answers import Forecast
 from ensue.errors import SettingError
-from ensue.records import History
 from ensue.registry import add_named, require_task, task_of
 from ensue.tasks import TASKS, named
 
@@ -18,14 +16,6 @@ if TYPE_CHECKING:  # of four tasks the one that is asked for is imported
     from ensue.tasks.link.predictor import LinkPredictor
     from ensue.tasks.next.predictor import NextPredictor
     from ensue.tasks.suggest.predictor import SuggestPredictor
-
-
-@runtime_checkable
-class Forecasts(Protocol):
-    """A predictor that looks some steps ahead."""
-
-    def forecast(self, records: Sequence[History], steps: int, k: int = 10) -> Sequence[Forecast]:
-        """Roll each record forward."""
 
 
 AnyPredictor: TypeAlias = "AnyState"

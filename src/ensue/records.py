@@ -111,6 +111,8 @@ class Record(ABC):
     """A line that an error shows."""
     CALL: ClassVar[str]
     """One in Python, that an error shows."""
+    id: str
+    """Name of the record; may be empty."""
 
     def to_json(self) -> str:
         """Return one line of JSON, read back by :meth:`from_json`; only the needed field is written if it is empty."""

@@ -27,12 +27,13 @@ from ensue.experiments import Experiment
 from ensue.predictor import make
 from ensue.serve import learning, models
 from ensue.serve.app import Service, make_app
-from ensue.serve.events import Queue
+from ensue.serve.events import RedisQueue
 from ensue.serve.experiments import require_experiments
 from ensue.serve.files import Files
 from ensue.serve.models import ServedModels
 from ensue.serve.monitoring import Metrics, ServiceLog
 from ensue.serve.settings import ServeSettings
+from ensue.stream import SQLiteQueue
 from tests.processes import quick_python
 
 THEMES = {
@@ -174,7 +175,7 @@ class Running(NamedTuple):
 def running(
     folders: dict[str, Path],
     *,
-    queue: Queue | None = None,
+    queue: SQLiteQueue | RedisQueue | None = None,
     story: bytes | None = None,
     edges: Mapping[str, Edges] | None = None,
     experiments: tuple[Experiment, ...] = (),

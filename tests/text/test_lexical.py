@@ -17,8 +17,7 @@ from ensue.data.posts.dataset import given_part, read_articles, read_posts
 from ensue.store.pack import pack, unpack
 from ensue.tasks.link.link_metrics import Pool, by_row
 from ensue.text.lexical import KINDS, Kind, Lexical
-from ensue.text.terms import STOP_WORDS, character_terms, word_terms
-from ensue.text.weights import LENGTH, SATURATION
+from ensue.text.terms import LENGTH, SATURATION, STOP_WORDS, character_terms, word_terms
 
 DATA = Path(os.environ.get("ENSUE_DATA", Path(__file__).parents[4] / "../shared/data")) / "links"
 ARTICLES = [

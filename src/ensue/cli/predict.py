@@ -10,7 +10,7 @@ from dataclasses import asdict, replace
 from itertools import chain, islice
 from json import dumps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -32,12 +32,14 @@ from ensue.cli.options import (
 from ensue.data.file_bytes import read_input
 from ensue.errors import DataError, SettingError
 from ensue.lines import plural, quoted
-from ensue.predictor import AnyPredictor, Forecasts, load
+from ensue.predictor import AnyPredictor, load
 from ensue.records import History, Post, Text
 from ensue.tasks.next.true_edges import Compared, compare, true_pairs
 
 if TYPE_CHECKING:
     import polars as pl
+
+    from ensue.tasks.next.predictor import NextPredictor
 
 BATCH = 512
 """Records that are read and predicted at once."""
@@ -118,9 +120,7 @@ def predict(
     with display.progress_bar("answers") if output is not None else nullcontext(lambda done, total: None) as count:
         # Someone who types at a terminal is answered after each line.
         while batch := list(islice(records, 1 if source == "-" and sys.stdin.isatty() else BATCH)):
-            forecasts = None
-            if steps is not None and isinstance(predictor, Forecasts):
-                forecasts = predictor.forecast(batch, steps, k)
+            forecasts = None if steps is None else cast("NextPredictor", predictor).forecast(batch, steps, k)
             for record, answer in zip(batch, forecasts or predictor.predict(batch, k, **keywords), strict=True):
                 answer = answer if _has_content(record, source) else _without_choices(answer)
                 num_answers += 1

@@ -2,10 +2,10 @@
 
 from ensue.figures.cascades import cascade
 from ensue.figures.document import document
-from ensue.figures.links import deletions
 from ensue.figures.page import write_explanation, write_html
 from ensue.figures.queries import query_weights
 from ensue.figures.series import bars, lines, spreaders, stream
+from ensue.figures.texts import deletions
 from ensue.figures.word_graph import word_graph
 
 __all__ = [

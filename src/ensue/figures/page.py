@@ -11,8 +11,8 @@ from ensue.data.edges import Edges
 from ensue.errors import ModelFolderError, SettingError
 from ensue.figures.cascades import cascade
 from ensue.figures.document import document
-from ensue.figures.links import deletions
 from ensue.figures.queries import query_weights
+from ensue.figures.texts import deletions
 from ensue.figures.word_graph import word_graph
 from ensue.store.folder import write_file
 

@@ -1,4 +1,7 @@
-"""Layout of figures of texts: the answer above them, notes on the weights and the deletion test below."""
+"""Layout of figures of texts: the answer above them, notes on the weights and the deletion test below.
+
+The figure of a link: the drop of the best article's score without each word of the post.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,27 @@ from collections.abc import Iterator, Sequence
 
 import plotly.graph_objects as go
 
-from ensue.answers import TextExplanation
-from ensue.figures.layout import TEMPLATE
+from ensue.answers import LinkExplanation, TextExplanation
+from ensue.figures.layout import TEMPLATE, escaped, name_rows
+
+
+def deletions(explanation: LinkExplanation) -> go.Figure:
+    """Draw one bar per word of the post: the drop of the best article's score without it; none without words."""
+    drops = list(explanation.score_drops)
+    # Long posts are tested up to a number of words.
+    words = escaped(explanation.words[: len(drops)])
+    best = explanation.answer.choices[0].value if explanation.answer.choices else "none"
+    bars = go.Bar(
+        x=drops,
+        y=list(range(len(drops))),
+        orientation="h",
+        text=words,
+        textposition="none",
+        marker={"color": ["seagreen" if drop > 0 else "silver" for drop in drops]},
+        hovertemplate="%{text}<br>score drop without it %{x:.3f}<extra></extra>",
+    )
+    title = f"article {escaped([best])[0]}: score drop when a word is taken out"
+    return name_rows(go.Figure(bars), title, "score drop", words, height=(22, 160, 300))
 
 
 def laid_out(figure: go.Figure, explanation: TextExplanation, name: str, notes: Sequence[str]) -> go.Figure:

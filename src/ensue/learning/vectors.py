@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from ensue.records import Record
 from ensue.version import __version__
 
 if TYPE_CHECKING:
@@ -17,15 +18,7 @@ if TYPE_CHECKING:
 VectorTable = npt.NDArray[np.float32]
 
 
-class HasId(Protocol):
-    """A record."""
-
-    @property
-    def id(self) -> str:
-        """Its id; empty where it has none."""
-
-
-def vector_frame(state: AnyState, records: Sequence[HasId] | None = None) -> pl.DataFrame:
+def vector_frame(state: AnyState, records: Sequence[Record] | None = None) -> pl.DataFrame:
     """Return a frame of the columns ``id`` and ``vector`` (an array of float32).
 
     Args:

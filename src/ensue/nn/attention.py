@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -75,18 +74,14 @@ def additive_scores(queries: Tensor, keys: Tensor, vector: Tensor, length: int) 
     return apply(_AdditiveScores, queries, keys, vector, length)
 
 
-class _Distances(Context, Protocol):
-    distances: int
-
-
 class _AdditiveScores(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: _Distances, queries: Tensor, keys: Tensor, vector: Tensor, length: int) -> Tensor:
+    def forward(ctx: Context[int], queries: Tensor, keys: Tensor, vector: Tensor, length: int) -> Tensor:
         ctx.save_for_backward(queries, keys, vector)
-        ctx.distances = min(length, queries.shape[1])
+        ctx.options = min(length, queries.shape[1])
         time = queries.shape[1]
         scores = queries.new_zeros(len(queries), time, time)
-        for distance in range(ctx.distances):
+        for distance in range(ctx.options):
             # Pairs at this distance: step t meets event t - distance, which is a diagonal of the score matrix.
             activations = (queries[:, distance:] + keys[:, : time - distance]).sigmoid_()
             scores.diagonal(-distance, 1, 2).copy_(activations @ vector.to(activations.dtype))
@@ -94,11 +89,11 @@ class _AdditiveScores(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: _Distances, grad: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Context[int], grad: Tensor) -> tuple[Tensor | None, ...]:
         queries, keys, vector = ctx.saved_tensors
         grads = [torch.zeros_like(tensor) for tensor in (queries, keys, vector)]
         time = queries.shape[1]
-        for distance in range(ctx.distances):
+        for distance in range(ctx.options):
             errors = grad.diagonal(-distance, 1, 2)[..., None]  # (batch, time - distance, 1)
             # Recomputed, since storing the activations of all distances would take (batch x time x distances x dim).
             activations = (queries[:, distance:] + keys[:, : time - distance]).sigmoid_()

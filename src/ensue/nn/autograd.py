@@ -15,9 +15,14 @@ from torch import Tensor, nn
 from torch.autograd.graph import increment_version
 from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
 
+Derived = TypeVar("Derived")
+Options = TypeVar("Options")
 
-class Context(Protocol):
-    """Context in which ``forward`` saves tensors for ``backward``; subclasses name further attributes."""
+
+class Context(Protocol[Options]):
+    """Context in which ``forward`` saves tensors for ``backward``, and in ``options`` what else it needs."""
+
+    options: Options
 
     @property
     def saved_tensors(self) -> tuple[Tensor, ...]:
@@ -39,9 +44,6 @@ def apply(function: type[torch.autograd.Function], *inputs: object) -> Tensor:
 def is_traced() -> bool:
     """Return whether an exporter traces the network; operators must then be standard ones, and fit any size."""
     return torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
-
-
-Derived = TypeVar("Derived")
 
 
 def _count_step(optimizer: Optimizer, args: object, kwargs: object) -> None:

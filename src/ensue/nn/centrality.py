@@ -27,7 +27,7 @@ iterates 200 times without a gradient. Here p and its gradient are exact, as for
 
 from __future__ import annotations
 
-from typing import Literal, Protocol, cast
+from typing import Literal, cast
 
 import torch
 from torch import Tensor
@@ -129,7 +129,7 @@ class _Solve(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Context, matrix: Tensor, mask: Tensor) -> Tensor:
+    def forward(ctx: Context[None], matrix: Tensor, mask: Tensor) -> Tensor:
         # Add 11'/n to I - A: the system is then regular, and its solution has the sum 1.
         uniform = masked_mean(mask, matrix.dtype)
         system = (uniform[:, None] * mask[..., None]).sub_(_among_words(matrix, mask))
@@ -144,7 +144,7 @@ class _Solve(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Context, grad: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Context[None], grad: Tensor) -> tuple[Tensor | None, ...]:
         factors, pivots, share, mask = ctx.saved_tensors
         # A distribution has the sum 1, so the gradient along 1 has no effect on it.
         errors = _project(grad.masked_fill(~mask, 0), share, mask)
@@ -152,34 +152,31 @@ class _Solve(torch.autograd.Function):
         return _project(solution, share, mask)[..., None] * share[:, None], None
 
 
-class _SeriesContext(Context, Protocol):
-    steps: int
-    tolerance: float
-
-
 class _Series(torch.autograd.Function):
     """Theorem 2: u = sum over k of (A')^k (g - (g . p) 1), each term made from the one before it."""
 
     @staticmethod
-    def forward(ctx: _SeriesContext, matrix: Tensor, mask: Tensor, tolerance: float, cap: int, steps: int) -> Tensor:
+    def forward(
+        ctx: Context[tuple[float, int]], matrix: Tensor, mask: Tensor, tolerance: float, cap: int, steps: int
+    ) -> Tensor:
         matrix = _among_words(matrix, mask)
         share, _ = _iterate(matrix, mask, tolerance, cap)
         share /= _sums(share, mask)
         ctx.save_for_backward(matrix, share, mask)
-        ctx.tolerance = tolerance
-        ctx.steps = steps
+        ctx.options = tolerance, steps
         return share
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: _SeriesContext, grad: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Context[tuple[float, int]], grad: Tensor) -> tuple[Tensor | None, ...]:
         matrix, share, mask = ctx.saved_tensors
+        tolerance, steps = ctx.options
         term = _project(grad.masked_fill(~mask, 0), share, mask)
         total = term.clone()
-        for _ in range(ctx.steps - 1):
+        for _ in range(steps - 1):
             term = _project(_times(matrix.mT, term), share, mask)
             # A text whose term is small enough stops: its later terms are zeros, whatever the other texts need.
-            term *= term.abs().amax(-1, keepdim=True) > ctx.tolerance * total.abs().amax(-1, keepdim=True)
+            term *= term.abs().amax(-1, keepdim=True) > tolerance * total.abs().amax(-1, keepdim=True)
             if not term.any():
                 break
             total += term

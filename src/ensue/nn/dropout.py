@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -105,17 +105,13 @@ class Dropout(nn.Module):
         )
 
 
-class _Dropping(Context, Protocol):
-    mask: DropoutMask
-
-
 class _Dropped(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: _Dropping, units: Tensor, mask: DropoutMask) -> Tensor:
-        ctx.mask = mask
+    def forward(ctx: Context[DropoutMask], units: Tensor, mask: DropoutMask) -> Tensor:
+        ctx.options = mask
         return mask.apply(units)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: _Dropping, grad: Tensor) -> tuple[Tensor | None, ...]:
-        return ctx.mask.apply(grad), None
+    def backward(ctx: Context[DropoutMask], grad: Tensor) -> tuple[Tensor | None, ...]:
+        return ctx.options.apply(grad), None

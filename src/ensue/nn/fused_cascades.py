@@ -8,7 +8,7 @@ histories nor the number of threads change a bit.
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -88,13 +88,9 @@ def cascades(reading: FusedReading, looked_up: Tensor, weights: Weights) -> Tens
     return apply(_Cascades, reading, looked_up, *weights)
 
 
-class _FusedCascades(Context, Protocol):
-    reading: FusedReading
-
-
 class _Cascades(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: _FusedCascades, reading: FusedReading, looked_up: Tensor, *parameters: Tensor) -> Tensor:
+    def forward(ctx: Context[FusedReading], reading: FusedReading, looked_up: Tensor, *parameters: Tensor) -> Tensor:
         weights = Weights(*parameters)
         of_rows, of_users, of_keys, of_queries, of_importance = reading.masks
         rows = of_rows.apply(looked_up)
@@ -110,15 +106,15 @@ class _Cascades(torch.autograd.Function):
         by_age = decay * weights.importance_score
         scores = important @ by_age.T
         sums, influence = attention(reading.seen, reading.ages, fused, scores)
-        ctx.reading = reading
+        ctx.options = reading
         intermediates = (rows, users, keys, queries, context, gate, fused, important, decay, by_age, scores)
         ctx.save_for_backward(*parameters, *intermediates, dependency, influence)
         return sums.index_select(0, reading.target_steps)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: _FusedCascades, grad: Tensor) -> tuple[Tensor | None, ...]:
-        reading = ctx.reading
+    def backward(ctx: Context[FusedReading], grad: Tensor) -> tuple[Tensor | None, ...]:
+        reading = ctx.options
         count = len(Weights._fields)
         weights = Weights(*ctx.saved_tensors[:count])
         rows, users, keys, queries, context, gate, fused, important, decay, by_age, *attended = ctx.saved_tensors[

@@ -8,7 +8,7 @@ copied for a place. Heads are worked on apart, each place after place: threads d
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -38,10 +38,6 @@ class FusedWindows(NamedTuple):
     mask: Tensor
     heads: int
     reach: int
-
-
-class _Read(Context, Protocol):
-    windows: FusedWindows
 
 
 def fits(rows: Tensor) -> bool:
@@ -74,8 +70,8 @@ def window_sums(windows: FusedWindows, weights: Tensor, nears: Tensor, firsts: T
 
 class _Products(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: _Read, windows: FusedWindows, queries: Tensor, *seen: Tensor | None) -> Tensor:
-        ctx.windows = windows
+    def forward(ctx: Context[FusedWindows], windows: FusedWindows, queries: Tensor, *seen: Tensor | None) -> Tensor:
+        ctx.options = windows
         ctx.save_for_backward(queries, *seen)
         # Neighbours on both sides, the position itself, its word, and the relay if there is one.
         keys = 2 * windows.reach + 2 + (seen[-1] is not None)
@@ -85,8 +81,8 @@ class _Products(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: _Read, grad: Tensor) -> tuple[Tensor | None, ...]:
-        windows = ctx.windows
+    def backward(ctx: Context[FusedWindows], grad: Tensor) -> tuple[Tensor | None, ...]:
+        windows = ctx.options
         (queries, *seen) = ctx.saved_tensors
         # The kernel reads and writes (keys, rows, length, heads).
         to_products = grad.movedim(-1, 0).contiguous()
@@ -99,8 +95,10 @@ class _Products(torch.autograd.Function):
 
 class _Sums(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: _Read, windows: FusedWindows, weights: Tensor, nears: Tensor, *seen: Tensor | None) -> Tensor:
-        ctx.windows = windows
+    def forward(
+        ctx: Context[FusedWindows], windows: FusedWindows, weights: Tensor, nears: Tensor, *seen: Tensor | None
+    ) -> Tensor:
+        ctx.options = windows
         key_weights = weights.movedim(-1, 0).contiguous()
         ctx.save_for_backward(key_weights, nears, *seen)
         sums = nears.new_zeros(*windows.mask.shape, nears.shape[1])
@@ -109,8 +107,8 @@ class _Sums(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: _Read, grad: Tensor) -> tuple[Tensor | None, ...]:
-        windows = ctx.windows
+    def backward(ctx: Context[FusedWindows], grad: Tensor) -> tuple[Tensor | None, ...]:
+        windows = ctx.options
         (weights, *seen) = ctx.saved_tensors
         to_sums = grad.contiguous().flatten(0, 1)
         to_weights = torch.zeros_like(weights)

@@ -424,13 +424,13 @@ class _Entries(torch.autograd.Function):
     """Entries of a vector, with a gradient that holds only these entries."""
 
     @staticmethod
-    def forward(ctx: Context, vector: Tensor, ids: Tensor) -> Tensor:
+    def forward(ctx: Context[None], vector: Tensor, ids: Tensor) -> Tensor:
         ctx.save_for_backward(vector, ids)
         return vector[ids]
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Context, grad: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Context[None], grad: Tensor) -> tuple[Tensor | None, ...]:
         vector, ids = ctx.saved_tensors
         # Ids that occur several times stay separate entries, which ``coalesce`` adds up.
         touched = ids.flatten()[None]

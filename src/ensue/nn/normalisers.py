@@ -23,7 +23,6 @@ logarithm 0, whose negative powers are infinite.
 from __future__ import annotations
 
 import math
-from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -148,28 +147,24 @@ class Scales(nn.Module):
         return 1 + functional.softplus(beta) * logs ** (GAMMA_RANGE * gamma.tanh())
 
 
-class _Cases(Context, Protocol):
-    alpha: float | None
-
-
 class _CompiledEntmax(torch.autograd.Function):
     """The weights in one pass over memory; neither other rows nor the number of threads change a bit of a row."""
 
     @staticmethod
-    def forward(ctx: _Cases, scores: Tensor, alpha: float | Tensor, mask: Tensor | None) -> Tensor:
+    def forward(ctx: Context[float | None], scores: Tensor, alpha: float | Tensor, mask: Tensor | None) -> Tensor:
         # A view: the kernel reads strides, so a broadcast axis has stride 0 and nothing is copied.
         seen = None if mask is None else mask.expand(scores.shape)
         weights = torch.empty_like(scores)
         _call_entmax(scores, seen, alpha, weights, None, backward=False)
         ctx.save_for_backward(weights, *([alpha] if isinstance(alpha, Tensor) else []))
-        ctx.alpha = None if isinstance(alpha, Tensor) else alpha
+        ctx.options = None if isinstance(alpha, Tensor) else alpha
         return weights
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: _Cases, grad: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Context[float | None], grad: Tensor) -> tuple[Tensor | None, ...]:
         weights = ctx.saved_tensors[0]
-        alpha = ctx.alpha if ctx.alpha is not None else ctx.saved_tensors[1]
+        alpha = ctx.options if ctx.options is not None else ctx.saved_tensors[1]
         to_scores = torch.empty_like(weights)
         to_alpha = None
         if isinstance(alpha, Tensor) and ctx.needs_input_grad[1]:
@@ -203,17 +198,17 @@ def _call_entmax(
 
 class _Entmax(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: _Cases, scores: Tensor, alpha: float | Tensor, mask: Tensor | None) -> Tensor:
+    def forward(ctx: Context[float | None], scores: Tensor, alpha: float | Tensor, mask: Tensor | None) -> Tensor:
         weights = _bisected_weights(scores, alpha, mask)
         ctx.save_for_backward(weights, *([alpha] if isinstance(alpha, Tensor) else []))
-        ctx.alpha = alpha if not isinstance(alpha, Tensor) else None
+        ctx.options = alpha if not isinstance(alpha, Tensor) else None
         return weights
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: _Cases, grad: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Context[float | None], grad: Tensor) -> tuple[Tensor | None, ...]:
         weights = ctx.saved_tensors[0]
-        alpha = ctx.alpha if ctx.alpha is not None else ctx.saved_tensors[1]
+        alpha = ctx.options if ctx.options is not None else ctx.saved_tensors[1]
         power = _power(alpha, weights)
         # -p log(w): at most 85 p in float32, for exp(85) is a number, and exp(85) x 0 is 0.
         exponents = weights.clamp(min=torch.finfo(weights.dtype).tiny * 1e2).log_().mul_(-power)

@@ -29,7 +29,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -166,37 +166,33 @@ def _blocks(lengths: list[int], dim: int, most: int) -> Iterator[_Block]:
         first += texts
 
 
-class _Blocks(Context, Protocol):
-    blocks: list[_Block]
-
-
 class _PairScores(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: _Blocks, receiving: Tensor, giving: Tensor, vector: Tensor, mask: Tensor) -> Tensor:
+    def forward(ctx: Context[list[_Block]], receiving: Tensor, giving: Tensor, vector: Tensor, mask: Tensor) -> Tensor:
         positions = torch.arange(1, mask.shape[1] + 1, device=mask.device)
         # Length of a text = position of its last word, even if padding lies between.
         lengths, falling = (mask * positions).amax(1).sort(descending=True, stable=True)
         order = falling if (falling.diff() < 0).any() else None
-        ctx.blocks = list(_blocks(lengths.tolist(), len(vector), GPU_BLOCK if mask.is_cuda else BLOCK))
+        ctx.options = list(_blocks(lengths.tolist(), len(vector), GPU_BLOCK if mask.is_cuda else BLOCK))
         ctx.save_for_backward(receiving, giving, vector, order)
         scores = receiving.new_zeros(*mask.shape, len(positions))
         doubled = -2 * vector
-        blocks = _sigmoids(ctx.blocks, *_sorted(order, receiving, giving))
-        for (texts, rows, length), sigmoids in zip(ctx.blocks, blocks, strict=True):
+        blocks = _sigmoids(ctx.options, *_sorted(order, receiving, giving))
+        for (texts, rows, length), sigmoids in zip(ctx.options, blocks, strict=True):
             scores[texts, rows, :length] = sigmoids.sub_(0.5) @ doubled  # 1/2 goes first: a smaller sum rounds less
         # The inverse permutation restores the order of the texts.
         return scores if order is None else scores[order.argsort()]
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: _Blocks, grad: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Context[list[_Block]], grad: Tensor) -> tuple[Tensor | None, ...]:
         receiving, giving, vector, order = ctx.saved_tensors
         (errors,) = _sorted(order, grad)
         to_vector = torch.zeros_like(vector)
         to_receiving = torch.zeros_like(receiving)
         to_giving = torch.zeros_like(giving)
-        blocks = _sigmoids(ctx.blocks, *_sorted(order, receiving, giving))
-        for (texts, rows, length), sigmoids in zip(ctx.blocks, blocks, strict=True):
+        blocks = _sigmoids(ctx.options, *_sorted(order, receiving, giving))
+        for (texts, rows, length), sigmoids in zip(ctx.options, blocks, strict=True):
             error = errors[texts, rows, :length, None]
             falls = sigmoids * error
             to_vector += falls.sum((0, 1, 2))

@@ -73,7 +73,7 @@ def _cross_entropy(scores: Tensor, targets: Tensor, weights: Tensor | None) -> T
 class _LinearCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Context,
+        ctx: Context[None],
         hidden: Tensor,
         weight: Tensor,
         bias: Tensor,
@@ -115,7 +115,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Context, grad: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Context[None], grad: Tensor) -> tuple[Tensor | None, ...]:
         return (*(saved.mul(grad) for saved in ctx.saved_tensors), None, None, None)
 
 
@@ -300,7 +300,7 @@ class _SampledCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Context,
+        ctx: Context[None],
         hidden: Tensor,
         target_vectors: Tensor,
         negative_vectors: Tensor,
@@ -346,7 +346,7 @@ class _SampledCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Context, grad: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Context[None], grad: Tensor) -> tuple[Tensor | None, ...]:
         return (*(saved.mul(grad) for saved in ctx.saved_tensors), None, None, None, None)
 
 

@@ -27,7 +27,7 @@ from ensue.experiments import Experiment
 from ensue.records import History
 from ensue.serve import bodies, experiments, learning
 from ensue.serve.bodies import Predict, read_apart, read_body, read_key, read_request
-from ensue.serve.events import Queue, put, read_events
+from ensue.serve.events import RedisQueue, put, read_events
 from ensue.serve.files import DOCS, INDEX, Files
 from ensue.serve.limits import RECORDS, VARIANTS, Guard, require_tested, require_update
 from ensue.serve.lists import ItemList
@@ -39,6 +39,7 @@ from ensue.serve.schemas import OPERATIONS, RequestBodies, document
 from ensue.serve.settings import ServeSettings
 from ensue.serve.tasks import FigureKind, Kind
 from ensue.serve.workers import SupervisorLink
+from ensue.stream import SQLiteQueue
 
 JSON = "application/json"
 PAGES = {"/": INDEX, "/docs": DOCS}
@@ -72,7 +73,7 @@ class Service:
     metrics: Metrics
     log: ServiceLog
     files: Files
-    queue: Queue | None = None
+    queue: SQLiteQueue | RedisQueue | None = None
     experiments: Mapping[str, Experiment] = field(default_factory=dict)
     shown: ServiceLog | None = None
     story: bytes | None = None

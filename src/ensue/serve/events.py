@@ -13,7 +13,7 @@ import sys
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, NamedTuple, Protocol
+from typing import Annotated, NamedTuple
 from urllib.parse import urlunsplit
 
 from pydantic import BeforeValidator, Field
@@ -82,13 +82,6 @@ class EventList(Body):
     events: Annotated[list[dict[str, object]], Limit(_events)]
 
 
-class Queue(Protocol):
-    """Queue of events."""
-
-    def put(self, lines: Iterable[str | bytes]) -> int | None:
-        """Append lines, all or none of them."""
-
-
 class AcceptedEvents(NamedTuple):
     """The events of a body.
 
@@ -101,7 +94,7 @@ class AcceptedEvents(NamedTuple):
     passed_over: int
 
 
-def open_queue(address: str) -> Queue:
+def open_queue(address: str) -> SQLiteQueue | RedisQueue:
     """The writer's end of ``sqlite:queue.db`` (or a plain path) or ``redis://host:port/0?stream=clicks``.
 
     Raises:
@@ -156,7 +149,7 @@ class RedisQueue:
             raise OSError("Redis is unreachable") from error
 
 
-def put(queue: Queue, lines: Sequence[str]) -> None:
+def put(queue: SQLiteQueue | RedisQueue, lines: Sequence[str]) -> None:
     """Put lines into a queue; call it in a thread.
 
     Raises:

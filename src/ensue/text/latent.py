@@ -17,8 +17,7 @@ from ensue.metrics import Floats
 from ensue.nn.validation import require_table
 from ensue.text.lexical import chosen_terms, places_of, require_rising
 from ensue.text.sparse import SparseRows, unit_rows
-from ensue.text.terms import Keys, Terms
-from ensue.text.weights import smooth_idf
+from ensue.text.terms import Keys, Terms, smooth_idf
 
 SIZE = 50
 """Numbers of a text. Beside the scores that count words, 25 and 100 rank the posts outside the tests of PolitiFact and

@@ -32,8 +32,18 @@ from ensue.metrics import Floats
 from ensue.nn.validation import MAX_COUNT, require_ids, require_offsets, require_table
 from ensue.text.postings import Postings
 from ensue.text.sparse import SparseRows, sparse_rows
-from ensue.text.terms import STOP_WORDS, Keys, Terms, character_terms, pair_terms, word_keys, word_terms
-from ensue.text.weights import bm25_idf, bm25_saturation, smooth_idf
+from ensue.text.terms import (
+    STOP_WORDS,
+    Keys,
+    Terms,
+    bm25_idf,
+    bm25_saturation,
+    character_terms,
+    pair_terms,
+    smooth_idf,
+    word_keys,
+    word_terms,
+)
 
 _TEXTS, _CHARACTERS = 1 << 14, 1 << 22
 """Maximum number of texts and of characters per block; a single text may be longer."""

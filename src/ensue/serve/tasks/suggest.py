@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Self, cast
 
 import plotly.graph_objects as go
+import polars as pl
 from pydantic import BeforeValidator, Field, ValidationInfo, model_validator
 
 from ensue import figures
 from ensue.answers import Answer, QueryExplanation
+from ensue.data.frames import FRAME, read_frame
 from ensue.data.queries import Queries, read_queries
 from ensue.data.queries.rules import Normalisation, QueryRules
 from ensue.errors import DataError
@@ -177,14 +177,13 @@ def _queries(records: Sequence[History], users: Sequence[str] | None, normalisat
     ]
     if not rows:
         raise DataError("new data: there are no queries")
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "queries.jsonl"
-        # A file, for the reader of logs reads files.
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-        try:
-            return read_queries(path, rules=QueryRules(normalisation=normalisation), time_unit="s")[0]
-        except DataError as error:
-            raise DataError(str(error).replace(str(path), "new data")) from error
+    rules = QueryRules(normalisation=normalisation)
+    try:
+        return read_frame(
+            pl.DataFrame(rows, infer_schema_length=None), partial(read_queries, rules=rules, time_unit="s")
+        )[0]
+    except DataError as error:
+        raise DataError(str(error).replace(FRAME, "new data")) from error
 
 
 SERVICE = TaskService(

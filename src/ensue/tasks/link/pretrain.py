@@ -40,9 +40,8 @@ from ensue.tasks.link.models.network import Linker
 from ensue.tasks.link.pieces import PIECES, PIECES_A_WORD, pieces_of
 from ensue.tasks.link.state import LinkState
 from ensue.text.sparse import SparseRows, sparse_rows, unit_rows
-from ensue.text.terms import character_terms
+from ensue.text.terms import character_terms, smooth_idf
 from ensue.text.tokens import Tokens
-from ensue.text.weights import smooth_idf
 from ensue.training.checkpoint import Checkpoint
 from ensue.training.loop import train
 from ensue.training.optimizer import make_optimizer

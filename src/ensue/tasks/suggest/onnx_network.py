@@ -34,7 +34,7 @@ class OnnxMemory(NamedTuple):
 
 
 class OnnxGenerator:
-    """A network whose decoder is a Transformer, see :class:`ensue.tasks.suggest.generator.Generator`.
+    """A network whose decoder is a Transformer; :mod:`ensue.tasks.suggest.torch_generator` has the same methods.
 
     Args:
         encoder: from ``words`` and ``lengths`` to ``keys``, ``mask`` and ``source``.

@@ -31,7 +31,6 @@ from ensue.tasks.suggest.batch import UNKNOWN
 from ensue.tasks.suggest.candidates import MIXED
 from ensue.tasks.suggest.catalogue import BEST, MODELS, RERANKED, RERANKER, SHARED
 from ensue.tasks.suggest.dataset import Sessions, Spelled, spell_out
-from ensue.tasks.suggest.generator import Generator
 from ensue.tasks.suggest.metadata import SuggesterMetadata
 from ensue.tasks.suggest.onnx_network import OnnxGenerator
 from ensue.tasks.suggest.prefix import PrefixRule
@@ -166,7 +165,7 @@ class SuggestState(State["QueryNetwork"]):
         """Compares texts with sessions, made by :attr:`similarity`."""
 
     @property
-    def generator(self) -> Generator:
+    def generator(self) -> torch_generator.TorchGenerator | OnnxGenerator:
         """The trained network in terms of arrays."""
         if isinstance(self.model, OnnxGenerator):
             return self.model

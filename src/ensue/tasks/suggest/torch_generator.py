@@ -1,4 +1,6 @@
-"""The network of a suggester in torch, for :class:`ensue.tasks.suggest.generator.Generator`.
+"""The network of a suggester in torch, with arrays in and out.
+
+:mod:`ensue.tasks.suggest.onnx_network` has the same methods.
 
 Beam search and scores of candidates in one call each: a step of few rows is mostly overhead.
 
@@ -106,10 +108,10 @@ def compiled_scores(writer: Decoder, memory: object, candidates: Ints) -> Floats
 
 
 class TorchGenerator:
-    """A network, set to evaluation mode.
+    """Encodes sessions, writes queries, and scores them; memories have one row per session.
 
     Args:
-        network: trained.
+        network: trained; it is set to evaluation mode.
         device: of the network.
     """
 
@@ -131,14 +133,22 @@ class TorchGenerator:
         banned: Mask | None = None,
         typed: Typed | None = None,
     ) -> Found:
-        """Return the likeliest next queries."""
+        """Return the likeliest next queries; see :func:`ensue.tasks.suggest.decoding.beam_search`.
+
+        Args:
+            memory: of the sessions.
+            queries: the sessions.
+            search: widths and lengths.
+            banned: (ids,) True for tokens that must not be written; padding, unknown and begin never are.
+            typed: what each suggestion must begin with.
+        """
         writer = self.network.writer
         found = compiled_search(writer, memory, queries, search, banned, typed)
         return found or beam_search(TorchSteps(writer, memory, self.device, banned, typed), queries, search, typed)
 
     @torch.no_grad()
     def score(self, memory: object, candidates: Ints) -> Floats:
-        """Return the log-probability of each candidate."""
+        """Return (rows, choices) log-probabilities in nats of (rows, choices, width) candidates, the end included."""
         writer = self.network.writer
         scores = compiled_scores(writer, memory, candidates)
         if scores is None:
@@ -147,18 +157,18 @@ class TorchGenerator:
         return scores
 
     def attributions(self, queries: PaddedQueries, candidates: Ints) -> Floats:
-        """Return the weights behind each token of the candidates, in 64 bits."""
+        """Return (rows, tokens, turns, width) weights of earlier tokens in each token of (rows, width) candidates."""
         weights = self.network.attributions(queries.to(self.device), torch.from_numpy(candidates).to(self.device))
         return cast(Floats, weights.double().numpy(force=True))
 
     def order(self, queries: PaddedQueries, candidates: Ints, exponent: float) -> Floats:
-        """Return the log-probabilities over lengths to the power of the exponent."""
+        """Return (rows, choices) log-probabilities over lengths, the end included, to the power of the exponent."""
         scores = torch.from_numpy(self.score(self.encode(queries), candidates)).double()
         lengths = torch.from_numpy((candidates != PADDING).sum(2) + 1)
         return cast(Floats, (scores / lengths**exponent).numpy())
 
     def probabilities(self, scores: Floats) -> Floats:
-        """Return the softmax of scores."""
+        """Return the softmax of (rows, choices) scores over the choices."""
         # The last bits of NumPy's differ.
         return cast(Floats, torch.from_numpy(scores).softmax(1).numpy())
 

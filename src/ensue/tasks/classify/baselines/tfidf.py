@@ -45,9 +45,8 @@ from ensue.text import linear
 from ensue.text.lexical import places_of
 from ensue.text.linear import Array, Linear, Strength, centred, widened
 from ensue.text.sparse import SparseRows, sparse_rows
-from ensue.text.terms import Terms, character_terms
+from ensue.text.terms import Terms, character_terms, smooth_idf
 from ensue.text.tokens import Tokens
-from ensue.text.weights import smooth_idf
 from ensue.vocabulary import FIRST, UNKNOWN, Vocabulary
 
 Int32s = npt.NDArray[np.int32]

@@ -19,8 +19,7 @@ from ensue.metrics import Floats
 from ensue.text.lexical import Lexical, places_of
 from ensue.text.postings import Postings
 from ensue.text.sparse import sparse_rows
-from ensue.text.terms import Terms
-from ensue.text.weights import smooth_idf
+from ensue.text.terms import Terms, smooth_idf
 
 WEIGHTS = (0.0, 0.3, 1.0)
 """Grid of w, chosen on held-out posts."""

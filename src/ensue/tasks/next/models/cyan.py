@@ -73,13 +73,15 @@ class _AlignmentScores(torch.autograd.Function):
     """Alignment scores that recompute the (batch, time, dim) intermediate in the backward pass to save memory."""
 
     @staticmethod
-    def forward(ctx: Context, query: Tensor, keys: Tensor, covered: Tensor, project: Tensor, vector: Tensor) -> Tensor:
+    def forward(
+        ctx: Context[None], query: Tensor, keys: Tensor, covered: Tensor, project: Tensor, vector: Tensor
+    ) -> Tensor:
         ctx.save_for_backward(query, keys, covered, project, vector)
         return (covered @ project.T).add_(keys).add_(query[:, None]).tanh_() @ vector
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Context, grad: Tensor) -> tuple[Tensor, ...]:
+    def backward(ctx: Context[None], grad: Tensor) -> tuple[Tensor, ...]:
         query, keys, covered, project, vector = ctx.saved_tensors
         inside = (covered @ project.T).add_(keys).add_(query[:, None]).tanh_()
         vector_grad = grad.flatten() @ inside.flatten(0, 1)

@@ -5,7 +5,7 @@ queries by falling score, a sum over its latest queries, each weighted by ``FADE
 
     ``CLOSENESS`` x C(q) / max C + N(q) / max N,    N(q) = sum over c of C(c) near(c, q)
 
-C(c) is the square of BM25 (:mod:`ensue.text.weights`) of c for the words of the typed query, relative to the highest,
+C(c) is the square of BM25 (:mod:`ensue.text.terms`) of c for the words of the typed query, relative to the highest,
 for the ``CLOSE`` highest queries, and 0 for all others; each word counts once. ``near`` is :func:`.scaled`: how often
 q occurs near c in sessions, before or after it. Scores are rounded to six decimals; ties go to the query that came
 first.
@@ -29,7 +29,7 @@ from ensue.tasks.suggest.baselines.counting import MostFrequentNext, last_of_eac
 from ensue.tasks.suggest.baselines.table import Crowd, QueryTable
 from ensue.tasks.suggest.baselines.topics import Vectors, moved, word_vectors
 from ensue.text.postings import Postings
-from ensue.text.weights import bm25_idf, bm25_saturation
+from ensue.text.terms import bm25_idf, bm25_saturation
 from ensue.vocabulary import FIRST, Vocabulary
 
 CLOSE = 50

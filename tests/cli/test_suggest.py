@@ -120,12 +120,22 @@ def test_a_session_that_the_rules_leave_nothing_of_has_an_empty_answer(
     assert f"{log}: 2 of 4 sessions hold no query that the rules keep: an empty answer" in ran.lines
     rows = (tmp_path / "out.csv").read_text().splitlines()[1:]
     answered = [(row.split(",")[0], row.split(",")[1] != "") for row in rows]
-    assert answered == [("1", True), ("2", False), ("3", True), ("4", False)]
+    assert answered == [("a", True), ("b", False), ("c", True), ("d", False)]
     every = [json.loads(line) for line in ensue("predict", files.model, log, "--json").out.splitlines()]
     assert [bool(answer["choices"]) for answer in every] == [True, False, True, False]
     assert len(ensue("explain", files.model, log, "--json").out.splitlines()) == 2
     ran = ensue("check", files.train, "--rules", "min_queries=0")
     assert (ran.code, ran.lines[-1]) == (2, "ensue: min_queries is 0; it must be at least 1")
+
+
+@pytest.mark.parametrize("key", ["", ', "id": "s9"'])
+def test_answers_keep_the_ids_of_a_file_or_the_numbers_of_its_sessions(
+    ensue: Ensue, files: Files, tmp_path: Path, key: str
+) -> None:
+    log = tmp_path / "log.jsonl"
+    log.write_text(f'{{"values": ["  "]}}\n{{"values": ["find boat"]{key}}}\n{{"values": ["find car"]}}\n')
+    answers = ensue("predict", files.model, log, "-k", "1", "--no-attributions", "--json").out.splitlines()
+    assert [json.loads(answer)["id"] for answer in answers] == ["s9" if key else "2", "3"]
 
 
 def test_predict_and_explain_read_logs(ensue: Ensue, files: Files, tmp_path: Path) -> None:

@@ -198,11 +198,10 @@ class Delimited:
     def _refuse(self) -> None:
         """Raise at the first row of another width."""
         width = len(self.names)
-        header_noun = "layout" if self.header else "header"
         for line, row in self.rows():
             if (any(row) if self.strict else row) and not fits(row, width):
                 advice = "is a quote missing?" if self.strict else "is a quote left open?"
-                fields = f"{plural(len(row), 'field')}, but the {header_noun} has {width}"
+                fields = f"{plural(len(row), 'field')}, but the {'layout' if self.header else 'header'} has {width}"
                 raise DataError(f"{self.content.path}, line {line}: {fields}; {advice}")
 
 

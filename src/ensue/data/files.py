@@ -389,8 +389,7 @@ def require_no_zeros(path: Path, data: bytes, first_line: int) -> None:
 
 def _check_text(content: Content) -> None:
     path, data = content.path, content.data
-    head = data[:_HEAD]
-    if head.count(b"\0") * 100 > len(head):  # of a damaged text the line is named below
+    if data[:_HEAD].count(b"\0") * 100 > min(len(data), _HEAD):  # of a damaged text the line is named below
         raise DataError(f"{path}: {_BINARY}")
     if isinstance(data, bytes):  # what is read in pieces is looked at piece by piece
         require_no_zeros(path, data, content.first_line)

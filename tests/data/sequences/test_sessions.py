@@ -139,7 +139,7 @@ def test_recbole_lists_with_times_and_without_target(tmp_path: Path) -> None:
     assert understood.columns["time"] == "timestamp_list:float_seq + timestamp:float"
     histories, understood = read(write(tmp_path, "user_id:token\titem_id_list:token_seq\nu\ta b\nv\t\n"))
     assert records(histories) == [History(("a", "b"), (), "u")]
-    assert understood.notes == ("1 empty histories skipped",)
+    assert understood.notes == ("1 empty history skipped",)
 
 
 def test_recbole_prefixes_of_one_session_are_read_once(tmp_path: Path) -> None:
@@ -403,3 +403,11 @@ def test_settings(tmp_path: Path) -> None:
         read(path, columns={"item": "a"})
     with pytest.raises(DataError, match="column 'a' \\(item\\) is missing; the columns are 'session', 'time', 'item'"):
         read(write(tmp_path, "1,2014-04-07T10:00:00Z,2,0\n"), columns={"item": "a"})
+
+
+def test_histories_without_id_keep_their_number_where_empty_ones_go(tmp_path: Path) -> None:
+    lines = '{"values": ["a"]}\n{"values": []}\n{"values": ["b"]}\n{"values": ["c"], "id": "x"}\n'
+    for text, ids in ((lines, ["1", "3", "x"]), (lines.replace(', "id": "x"', ""), ["1", "3", "4"])):
+        histories, understood = read(write(tmp_path, text, "log.jsonl"))
+        assert [record.id for record in records(histories)] == ids
+        assert "1 empty history skipped" in understood.notes

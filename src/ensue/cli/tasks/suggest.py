@@ -130,7 +130,7 @@ def read_records(source: str, reading: Reading, predictor: SuggestPredictor) -> 
         return Records(
             History.from_json(line, f"stdin, line {number}") for number, line in stdin_lines() if line.strip()
         )
-    queries, report = _read(Path(source), reading, minimum=0)
+    queries, report = _read(Path(source), replace(reading, session_ids=True), minimum=0)
     if ruled_out := int((queries.histories.lengths == 0).sum()):
         sentence = part_of(ruled_out, len(queries), "session", "holds", "hold")
         display.log(f"{source}: {sentence} no query that the rules keep: an empty answer")

@@ -299,7 +299,7 @@ def _lists(content: Content) -> Table:
     if "overlap" in columns:
         marks["novel"] = columns["overlap"] == "novel"
     owners = np.repeat(np.arange(len(lengths)), lengths)
-    frame = pl.DataFrame({"query": rows.list.slice(width).explode(), "session": owners})
+    frame = pl.DataFrame({"query": rows.list.slice(width).explode(), "session": owners, "name": owners + 1})
     # A part, or whether a session is novel, is noted once a session and belongs to each of its queries.
     frame = frame.with_columns(**{name: column.gather(owners) for name, column in marks.items()})
     layout = "session lists" if headed else "query lists"
@@ -310,8 +310,11 @@ def _lists(content: Content) -> Table:
 def _histories(content: Content) -> Table:
     table = read_parquet_lists(content) if content.parquet else read_histories(content)
     frame = table.frame.rename({"item": "query"})
+    # Answers and rankings name a session by its id, or by its number in the file.
+    names = (frame["session"] + 1).cast(pl.String)
     if table.names is not None and len(table.names):
-        frame = frame.with_columns(name=table.names.gather(frame["session"]))
+        names = table.names.gather(frame["session"]).replace("", None).fill_null(names)
+    frame = frame.with_columns(name=names)
     note = "values are read as queries; if they are items, name the task: --task next, ensue fit next"
     layout = "parquet histories" if content.parquet else "jsonl histories"
     return Table(layout, frame, table.where, {}, (*table.notes, note))

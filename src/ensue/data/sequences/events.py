@@ -72,7 +72,10 @@ def list_table(content: Content, frame: pl.DataFrame, where: Where, notes: tuple
     frame = frame.filter(is_filled)
     counts = counts.filter(is_filled)
     if skipped := len(is_filled) - len(frame):
-        notes = (*notes, f"{skipped} empty histories skipped")
+        notes = (*notes, f"{plural(skipped, 'empty history', 'empty histories')} skipped")
+        # Answers are joined to the file by these numbers: a history that has no id keeps its own.
+        ids = pl.col("id").replace("", None) if "id" in frame.columns else pl.lit(None, pl.String)
+        frame = frame.with_columns(id=ids.fill_null((pl.col("index") + 1).cast(pl.String)))
     if not len(frame):
         raise DataError(f"{content.path}: holds no event")
     rows = frame["index"].to_numpy()

@@ -433,10 +433,10 @@ EXPORT int64_t ensue_short_scores(const ShortCall* call, int threads) {
 
 EXPORT int64_t ensue_short_best(const ShortCall* call, int threads) {
     const bool sized = call->k >= 1 && call->k <= call->exact && call->ids <= INT32_MAX - SHORT_BLOCK && call->exact <= call->ids &&
-                       bounded({call->rows, call->many}) && bounded({call->rows, best_room(call->exact) + SHORT_BLOCK, 4});
-    if (!sized) return OUT_OF_RANGE;
-    // A row: what is known of it, 16 sums, and two numbers a candidate; then some of one query, and a tile of four.
-    const int64_t wide = best_room(call->exact), size = call->rows * (8 + 16 + 2 * wide) + wide + 4 * SHORT_BLOCK;
+                       bounded({call->rows, call->many}) && bounded({call->filters, call->ids}) &&
+                       bounded({call->rows, best_room(call->exact) + SHORT_BLOCK, 8});
+    if (!sized || (call->filters && !all_inside(call->filter_of, call->rows, call->filters + 1))) return OUT_OF_RANGE;
+    const int64_t size = best_size(call->rows, call->exact, call->filters > 0);
     return of_queries(*call, threads, size, [&](int64_t first, int64_t last, const int16_t* queries, const float* scales, float* room) {
         chosen->best_items(*call, first, last, queries, scales, room);
     });

@@ -113,49 +113,71 @@ void exact_scores(const ShortCall& call, int64_t row, float* peaks) {
     });
 }
 
-// What is known of a query after some blocks.
-struct BestRow {
-    double total;         // sum of exp(score - top) of most scores; the others are in 16 sums
-    float top, bound;     // the highest score so far; one that is not above the bound is no candidate any more
-    int64_t count, next;  // candidates, in the order of their items; of the hidden ids the first that is not passed
+// Candidates for the best items of a query, in the order of their ids.
+struct BestItems {
+    int64_t count;
+    float* scores;
+    int32_t* ids;
+    float bound;  // a score that is not above it is no candidate any more
 };
 
-// Leaves the `exact` highest candidates of a query, of equals the earlier.
-inline void drop_lower(BestRow& row, int64_t exact, float* scores, int32_t* ids) {
-    if (row.count <= exact) return;
-    const float least = kth_highest(scores, row.count, exact, false);
+// What is known of a query after some blocks.
+struct BestRow {
+    double total;              // sum of exp(score - top) of most scores; the others are in 16 sums
+    int64_t next;              // of the hidden ids the first that is not passed
+    const uint64_t* permitted; // a bit per id; null where all are permitted
+    BestItems all, some;       // candidates among all items, and among those that are permitted
+    float top;                 // the highest score so far
+};
+static_assert(sizeof(BestRow) <= BEST_ROW * sizeof(float));
+
+INLINE void add_candidate(BestItems& items, float score, int64_t id) {
+    items.scores[items.count] = score;
+    items.ids[items.count++] = int32_t(id);
+}
+
+// Leaves the `exact` highest candidates, of equals the earlier.
+inline void drop_lower(BestItems& items, int64_t exact) {
+    if (items.count <= exact) return;
+    const float least = kth_highest(items.scores, items.count, exact, false);
     int64_t equals = exact, kept = 0;
-    for (int64_t at = 0; at < row.count; at++) equals -= scores[at] > least;
-    for (int64_t at = 0; at < row.count && kept < exact; at++)
-        if (scores[at] > least || (scores[at] == least && equals-- > 0)) {
-            scores[kept] = scores[at];
-            ids[kept++] = ids[at];
+    for (int64_t at = 0; at < items.count; at++) equals -= items.scores[at] > least;
+    for (int64_t at = 0; at < items.count && kept < exact; at++)
+        if (items.scores[at] > least || (items.scores[at] == least && equals-- > 0)) {
+            items.scores[kept] = items.scores[at];
+            items.ids[kept++] = items.ids[at];
         }
-    row.count = kept;
-    row.bound = least;
+    items.count = kept;
+    items.bound = least;
 }
 
 // Takes a block of scores, of which the first is item `id`'s: all into the sum, and the highest as candidates.
-INLINE void take_block(const ShortCall& call, BestRow& row, const int64_t* hidden, int64_t id, float* block, float* sums,
-                       float* scores, int32_t* ids) {
+INLINE void take_block(const ShortCall& call, BestRow& row, const int64_t* hidden, int64_t id, float* block, float* sums) {
     constexpr int L = lanes<float>();
     constexpr float lowest = -__builtin_inff();
     for (int64_t at = 0; at < SHORT_BLOCK && id + at < call.first; at++) block[at] = lowest;
     for (int64_t at = call.ids - id; at < SHORT_BLOCK; at++) block[at] = lowest;
     for (; row.next < call.many && hidden[row.next] < id + SHORT_BLOCK; row.next++)
         if (hidden[row.next] >= id) block[hidden[row.next] - id] = lowest;
-    for (int64_t part = 0; part < SHORT_BLOCK; part += 4 * L)
-        for (uint64_t bits = lanes_above(block + part, row.bound); bits; bits &= bits - 1) {
+    const uint64_t permitted = row.permitted ? row.permitted[id / SHORT_BLOCK] : 0;  // a word has a bit per item of a block
+    for (int64_t part = 0; part < SHORT_BLOCK; part += 4 * L) {
+        for (uint64_t bits = lanes_above(block + part, row.all.bound); bits; bits &= bits - 1) {
             const int64_t at = part + __builtin_ctzll(bits);
             if (block[at] > row.top) {
                 row.total = (row.total + sum<float>(load<float>(sums))) * __builtin_exp(double(row.top) - block[at]);
                 store<float>(sums, Vec<float>{});
                 row.top = block[at];
             }
-            scores[row.count] = block[at];
-            ids[row.count++] = int32_t(id + at);
+            add_candidate(row.all, block[at], id + at);
         }
-    if (row.count + SHORT_BLOCK > best_room(call.exact)) drop_lower(row, call.exact, scores, ids);
+        if (!permitted) continue;
+        for (uint64_t bits = lanes_above(block + part, row.some.bound) & permitted >> part; bits; bits &= bits - 1) {
+            const int64_t at = part + __builtin_ctzll(bits);
+            add_candidate(row.some, block[at], id + at);
+        }
+    }
+    if (row.all.count + SHORT_BLOCK > best_room(call.exact)) drop_lower(row.all, call.exact);
+    if (row.some.count + SHORT_BLOCK > best_room(call.exact)) drop_lower(row.some, call.exact);
     // NaN passes a clamp whose second number it is, so the total of such a row is none.
     const Vec<float> least = all<float>(Traits<float>::lowest);
     Vec<float> some = load<float>(sums);
@@ -168,44 +190,64 @@ INLINE void take_block(const ShortCall& call, BestRow& row, const int64_t* hidde
     store<float>(sums, some);
 }
 
-// The best candidates of a query by the items themselves, and the log of its sum. `exact_scores` has room as `scores` has.
-inline void take_best(const ShortCall& call, int64_t number, BestRow& row, const float* sums, float* scores, int32_t* ids,
-                      float* exact_scores) {
-    constexpr int L = lanes<float>();
-    drop_lower(row, call.exact, scores, ids);
-    for (int64_t one = 0; one < row.count; one++)
-        for (int64_t at = 0; at < call.dim; at += 16) __builtin_prefetch(call.items + ids[one] * call.dim + at, 0, 2);
-    for (int64_t one = 0; one < row.count; one++)
-        exact_scores[one] = dot(call.queries + number * call.dim, call.items + ids[one] * call.dim, call.dim) * call.factors[ids[one]] + call.bias[ids[one]];
-    float* best = call.best + number * call.k;
-    int64_t* places = call.places + number * call.k;
-    const int64_t k = row.count < call.k ? row.count : call.k;
-    if (k) highest(exact_scores, row.count, k, best, places);
-    for (int64_t place = 0; place < call.k; place++) {
-        places[place] = place < k ? ids[places[place]] : 0;
-        if (place >= k) best[place] = -__builtin_inff();
+// The scores of candidates by the items themselves.
+inline void score_candidates(const ShortCall& call, int64_t number, const BestItems& items, float* scores) {
+    for (int64_t one = 0; one < items.count; one++)
+        for (int64_t at = 0; at < call.dim; at += 16) __builtin_prefetch(call.items + items.ids[one] * call.dim + at, 0, 2);
+    for (int64_t one = 0; one < items.count; one++) {
+        const int32_t id = items.ids[one];
+        scores[one] = dot(call.queries + number * call.dim, call.items + id * call.dim, call.dim) * call.factors[id] + call.bias[id];
     }
+}
+
+// The best candidates of a query by the items themselves, and the log of its sum. `exact` has room as `scores` of a row has.
+inline void take_best(const ShortCall& call, int64_t number, BestRow& row, const float* sums, float* exact) {
+    constexpr int L = lanes<float>();
+    drop_lower(row.all, call.exact);
+    score_candidates(call, number, row.all, exact);
     // The sum holds the rounded scores of the candidates, which the exact ones replace.
-    for (int64_t one = row.count; one % L; one++) scores[one] = exact_scores[one] = -__builtin_inff();
+    for (int64_t one = row.all.count; one % L; one++) row.all.scores[one] = exact[one] = -__builtin_inff();
     const Vec<float> least = all<float>(Traits<float>::lowest);
     double total = row.total + sum<float>(load<float>(sums));
-    for (int64_t one = 0; one < row.count; one += L)
-        total += sum<float>(exp_of<float>(larger<float>(least, load<float>(exact_scores + one) - row.top)) -
-                            exp_of<float>(larger<float>(least, load<float>(scores + one) - row.top)));
+    for (int64_t one = 0; one < row.all.count; one += L)
+        total += sum<float>(exp_of<float>(larger<float>(least, load<float>(exact + one) - row.top)) -
+                            exp_of<float>(larger<float>(least, load<float>(row.all.scores + one) - row.top)));
     const bool is_empty = !(row.top > -Traits<float>::most) && total == total;  // NaN never becomes the highest score
     call.totals[number] = is_empty ? -__builtin_inff() : row.top + float(__builtin_log(total));
+    // The total is that of all items, whatever is permitted.
+    const BestItems& items = row.permitted ? row.some : row.all;
+    if (row.permitted) {
+        drop_lower(row.some, call.exact);
+        score_candidates(call, number, row.some, exact);
+    }
+    float* best = call.best + number * call.k;
+    int64_t* places = call.places + number * call.k;
+    const int64_t k = items.count < call.k ? items.count : call.k;
+    if (k) highest(exact, items.count, k, best, places);
+    for (int64_t place = 0; place < call.k; place++) {
+        places[place] = place < k ? items.ids[places[place]] : 0;
+        if (place >= k) best[place] = -__builtin_inff();
+    }
 }
 
 // The best items of queries `first` to before `last`, and the log of the sum of exp of all scores of each, from blocks of
-// scores that are made, read and forgotten. `room` has place for best_size() numbers.
+// scores that are made, read and forgotten. `room` has place for what best_size() says.
 void best_items(const ShortCall& call, int64_t first, int64_t last, const int16_t* queries, const float* scales, float* room) {
     constexpr int L = lanes<float>();
     const int64_t rows = last - first, pairs = (call.dim + 1) / 2, wide = best_room(call.exact);
+    const int64_t words = (call.ids + SHORT_BLOCK - 1) / SHORT_BLOCK;
     BestRow* known = reinterpret_cast<BestRow*>(room);
-    float *sums = reinterpret_cast<float*>(known + rows), *scores = sums + rows * L, *exact_scores = scores + rows * wide;
-    float* tile = exact_scores + wide;
-    int32_t* ids = reinterpret_cast<int32_t*>(tile + 4 * SHORT_BLOCK);
-    for (int64_t row = 0; row < rows; row++) known[row] = {0, -Traits<float>::most, -__builtin_inff(), 0, 0};
+    float *sums = room + rows * BEST_ROW, *exact = sums + rows * L, *tile = exact + wide, *lists = tile + 4 * SHORT_BLOCK;
+    const auto next_list = [&] {
+        const BestItems list = {0, lists, reinterpret_cast<int32_t*>(lists + wide), -__builtin_inff()};
+        lists += 2 * wide;
+        return list;
+    };
+    for (int64_t row = 0; row < rows; row++) {
+        const int64_t filter = call.filters ? call.filter_of[first + row] : 0;
+        const uint64_t* permitted = filter < call.filters ? call.permitted + filter * words : nullptr;
+        known[row] = {0, 0, permitted, next_list(), permitted ? next_list() : BestItems{}, -Traits<float>::most};
+    }
     std::memset(sums, 0, rows * L * sizeof(float));
     for (int64_t block = 0; block * SHORT_BLOCK < call.ids; block++)
         for (int64_t row = 0; row < rows;) {
@@ -217,10 +259,9 @@ void best_items(const ShortCall& call, int64_t first, int64_t last, const int16_
                 short_block<1>(call, block, query, scales + first + row, tile, SHORT_BLOCK);
             for (int64_t one = 0; one < some; one++, row++)
                 take_block(call, known[row], call.hidden + (first + row) * call.many, block * SHORT_BLOCK,
-                           tile + one * SHORT_BLOCK, sums + row * L, scores + row * wide, ids + row * wide);
+                           tile + one * SHORT_BLOCK, sums + row * L);
         }
-    for (int64_t row = 0; row < rows; row++)
-        take_best(call, first + row, known[row], sums + row * L, scores + row * wide, ids + row * wide, exact_scores);
+    for (int64_t row = 0; row < rows; row++) take_best(call, first + row, known[row], sums + row * L, exact);
 }
 
 }  // namespace ENSUE_ARCH

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,20 @@ _MAX_CACHED = 2**18
 """Scores that are normalised at once: the numbers in between stay in the processor's cache."""
 _MAX_K = 256
 """Largest k of the compiled kernel: to sort all scores is faster where more are wanted."""
+
+
+class Permitted(NamedTuple):
+    """The candidates for the best items of some queries.
+
+    Attributes:
+        hidden: (queries, any number) ids that are no candidates and not in the total of a query, rising in each row.
+        words: (filters, words) bit ``i % 64`` of word ``i // 64`` is 1 where a filter permits id i.
+        filter_index: (queries,) filter of each query; the number of filters where all ids are permitted.
+    """
+
+    hidden: Index
+    words: npt.NDArray[np.uint64] | None = None
+    filter_index: Index | None = None
 
 
 def _has_plain_rows(scores: Scores) -> bool:

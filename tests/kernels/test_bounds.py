@@ -254,7 +254,8 @@ def best_entry() -> Entry:
     arrays: dict[str, Array] = {name: array for name, array in short.arrays.items() if name != "out"}
     arrays |= {"hidden": ints([[2, 7, 69], [0, 0, 64]]), "places": ints([[0] * 4] * 2)}
     arrays |= {"best": floats(2, 4), "totals": floats(2)}
-    return Entry({**short.sizes, "k": 4, "many": 3}, short.scalars, arrays)
+    arrays |= {"permitted": np.full((3, 2), 0x5555_5555_5555_5555, np.uint64), "filter_of": ints([2, 3])}
+    return Entry({**short.sizes, "k": 4, "many": 3, "filters": 3}, short.scalars, arrays, ["filter_of"])
 
 
 def adam_entry() -> Entry:

@@ -25,10 +25,11 @@ from ensue.nn.item_head import (
     suit_short_items,
 )
 from ensue.tasks.next.batch import Batch
+from ensue.tasks.next.item_filter import ItemFilter, Rules
 from ensue.tasks.next.models.core import CORE, MAX_FUSED
 from ensue.tasks.next.models.sansr import SANSR
 from ensue.tasks.next.settings import CORESettings, SANSRSettings
-from ensue.topk import log_totals, topk
+from ensue.topk import Permitted, log_totals, topk
 from tests.kernels.paths import HERE, needs_kernels, using
 
 pytestmark = [needs_kernels, pytest.mark.parametrize("level", HERE)]
@@ -152,8 +153,8 @@ def test_the_best_items_are_those_of_all_scores(level: str, ids: int, k: int, ro
     assert short is not None
     with using(level):
         scores = short.scores(queries, 2).scatter(1, hidden, -math.inf)
-        best = short.best(queries, hidden.numpy(), k, 2)
-        alone = short.best(queries[-1:], hidden[-1:].numpy(), k, 2)
+        best = short.best(queries, Permitted(hidden.numpy()), k, 2)
+        alone = short.best(queries[-1:], Permitted(hidden[-1:].numpy()), k, 2)
     expected, columns = topk(scores.numpy(), k)
     permitted = expected > -math.inf
     np.testing.assert_array_equal(best.scores, expected)
@@ -164,12 +165,44 @@ def test_the_best_items_are_those_of_all_scores(level: str, ids: int, k: int, ro
     assert alone.totals[0] == best.totals[-1]
 
 
+@pytest.mark.parametrize(("ids", "k"), [(1, 1), (65, 65), (1000, 20), (4101, 100)])
+@pytest.mark.parametrize("share", [0.0, 0.02, 0.6, 1.0])
+def test_the_best_permitted_items_are_those_of_all_exact_scores(level: str, ids: int, k: int, share: float) -> None:
+    items, factors, bias = table(ids, 33)
+    items[3::7], factors[3::7], bias[3::7] = items[ids // 2].clone(), 1.0, 0.5  # a seventh of the scores are equal
+    short = ShortItems.of(items, factors, bias)
+    random = np.random.default_rng(1)
+    queries = torch.from_numpy(random.normal(size=(6, 33)).astype(np.float32))
+    hidden = np.sort(random.integers(0, ids, (6, 9)), axis=1)
+    masks = random.random((2, ids)) < share
+    filters = [ItemFilter(mask, Rules()) for mask in masks]
+    # The last query has no filter, and filters are shared by queries.
+    filter_index = np.array([1, 0, 0, 1, 1, 2])
+    assert short is not None
+    with using(level):
+        words = np.array([each.words for each in filters])
+        best = short.best(queries, Permitted(hidden, words, filter_index), k, 2)
+        unfiltered = short.best(queries, Permitted(hidden), k, 2)
+        every = short.best(queries, Permitted(hidden), ids, 2)
+    # All scores of the table itself, of which the best permitted ones are taken.
+    scores = np.full((6, ids), -np.inf, np.float32)
+    found = every.scores > -np.inf
+    scores[found.nonzero()[0], every.ids[found]] = every.scores[found]
+    scores[:5][~masks[filter_index[:5]]] = -np.inf
+    expected, columns = topk(scores, k)
+    permitted = expected > -np.inf
+    np.testing.assert_array_equal(best.scores, expected)
+    np.testing.assert_array_equal(best.ids[permitted], columns[permitted])
+    # Rules do not change probabilities.
+    np.testing.assert_array_equal(best.totals, unfiltered.totals)
+
+
 def test_as_many_equal_scores_as_items_rank_by_id_and_numbers_that_are_none_have_no_total(level: str) -> None:
     short = ShortItems.of(torch.ones(4101, 4), torch.ones(4101), torch.zeros(4101))
     queries = torch.tensor([[1.0] * 4, [0.0] * 4, [math.nan] * 4, [math.inf] * 4])
     assert short is not None
     with using(level):
-        best = short.best(queries, np.full((4, 1), 3), 5, 2)
+        best = short.best(queries, Permitted(np.full((4, 1), 3)), 5, 2)
     assert best.ids[:2].tolist() == [[2, 4, 5, 6, 7]] * 2
     np.testing.assert_allclose(best.totals[:2], math.log(4098) + np.array([4.0, 0.0]), rtol=1e-6)
     assert np.isnan(best.totals[2:]).all()

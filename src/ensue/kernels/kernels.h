@@ -13,7 +13,7 @@
 extern "C" {
 
 // Goes up with every change of this file's declarations: Python leaves a library with another number alone.
-constexpr int64_t INTERFACE = 19;
+constexpr int64_t INTERFACE = 20;
 EXPORT int ensue_interface();
 
 // Chooses the code: at most `limit`, and never more than the processor has. Returns what is used from now on.
@@ -220,8 +220,10 @@ struct ShortCall {
     const float* items ARRAY(ids, dim);                           // the table itself
     const float* factors ARRAY(ids);                              // by which it is multiplied
     float* out ARRAY(rows, ids);
-    int64_t k, many;                                              // these and all that follows: of ensue_short_best alone
+    int64_t k, many, filters;                                     // these and all that follows: of ensue_short_best alone
     const int64_t* hidden ARRAY(rows, many);                      // what is left out of a row, rising
+    const uint64_t* permitted ARRAY(filters, (ids + 63) / 64);    // bit `id % 64` is 1 where an id may be among the best
+    const int64_t* filter_of ARRAY(rows);                         // which of those is a row's, `filters` for none; null without any
     float* best ARRAY(rows, k);                                   // the highest scores, falling; -inf where there are fewer
     int64_t* places ARRAY(rows, k);                               // their ids
     float* totals ARRAY(rows);                                    // the logarithm of the sum of exp of all scores
@@ -230,7 +232,12 @@ EXPORT int64_t ensue_short_scores(const ShortCall* call, int threads);
 
 // The highest scores alone, of the `exact` ones, without `out`.
 EXPORT int64_t ensue_short_best(const ShortCall* call, int threads);
-constexpr int64_t best_room(int64_t exact) { return (exact + 5 * SHORT_BLOCK) / 16 * 16; }  // candidates of a row
+constexpr int64_t best_room(int64_t exact) { return (exact + 5 * SHORT_BLOCK) / 16 * 16; }  // candidates of a list
+constexpr int64_t BEST_ROW = 24;  // numbers of 4 bytes for what is known of a row
+// Numbers in memory: what is known of each row, 16 sums, and its lists of candidates; then scores of one, and a tile of four.
+constexpr int64_t best_size(int64_t rows, int64_t exact, bool has_filters) {
+    return rows * (BEST_ROW + 16 + 2 * (1 + has_filters) * best_room(exact)) + best_room(exact) + 4 * SHORT_BLOCK;
+}
 
 constexpr int64_t DOTS = 0, SUMS = 1, SPREAD = 2;  // what a WindowCall makes: weights, own rows, or the rows seen
 

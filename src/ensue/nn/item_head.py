@@ -20,6 +20,7 @@ from torch.nn import functional
 from ensue import kernels
 from ensue.nn.autograd import Context, DerivedCache, apply
 from ensue.nn.sampling import POWER, Sampler, choice_loss, linear_cross_entropy, sampled_cross_entropy
+from ensue.topk import Permitted
 from ensue.vocabulary import FIRST, PADDING
 
 Network = TypeVar("Network", bound=nn.Module)
@@ -202,19 +203,20 @@ class ShortItems:
         )  # fmt: skip
         return out
 
-    def best(self, queries: Tensor, hidden: npt.NDArray[np.int64], k: int, first: int) -> Best:
+    def best(self, queries: Tensor, permitted: Permitted, k: int, first: int) -> Best:
         """Return the best items without the scores of all in memory; see :meth:`scores`.
 
         Args:
             queries: (queries, dim) float32.
-            hidden: (queries, any number) ids that are no candidates, rising in each row.
+            permitted: the candidates of each query.
             k: at most the number of ids.
             first: the first id that is an item.
         """
         rows = len(queries)
         best = Best(np.empty((rows, k), np.float32), np.empty((rows, k), np.int64), np.empty(rows, np.float32))
         kernels.call(
-            "short_best", self.prepared_best, queries=queries.contiguous(), hidden=hidden, first=first,
+            "short_best", self.prepared_best, queries=queries.contiguous(), hidden=permitted.hidden,
+            permitted=permitted.words, filter_of=permitted.filter_index, first=first,
             exact=min(max(NUM_EXACT, k + EXACT_MARGIN), self.num_ids), best=best.scores, places=best.ids,
             totals=best.totals, threads=torch.get_num_threads(),
         )  # fmt: skip
@@ -257,10 +259,10 @@ class _ItemVectors(nn.Module):
         is_plain = self.weight.dtype == torch.float32 and not self.weight.is_cuda
         return is_plain and len(self.weight) >= MIN_LONG_IDS and kernels.level() in kernels.LEVELS[1:]
 
-    def best(self, product: Product, hidden: npt.NDArray[np.int64], k: int) -> Best | None:
+    def best(self, product: Product, permitted: Permitted, k: int) -> Best | None:
         """Return the best items, ``None`` where there is no table of 16 bits. See :meth:`ShortItems.best`."""
         short = self._short_items(product)
-        return None if short is None else short.best(product.queries, hidden, k, FIRST)
+        return None if short is None else short.best(product.queries, permitted, k, FIRST)
 
     def _short_items(self, product: Product) -> ShortItems | None:
         """Return the table of 16 bits if it suits a product."""

@@ -11,6 +11,7 @@ from ensue.data.histories import Histories
 from ensue.nn.item_head import MIN_LONG_IDS
 from ensue.records import History
 from ensue.tasks.next import infer
+from ensue.tasks.next.item_filter import Rules
 from ensue.tasks.next.predictor import NextPredictor
 from tests.kernels.paths import HERE, needs_kernels, using
 
@@ -75,7 +76,7 @@ def test_answers_are_those_of_all_scores(
         plain = answers(records())
     with using(level):
         with monkeypatch.context() as all_scores:
-            all_scores.setattr(infer, "_ranks", lambda *_: False)
+            all_scores.setattr(infer, "MAX_BEST", 0)
             expected = answers(records())
         monkeypatch.setattr(infer, "MAX_RANKED", 7)  # several chunks
         best = answers(records())
@@ -91,8 +92,39 @@ def test_answers_are_those_of_all_scores(
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_rules_are_kept(predictor: NextPredictor, level: str) -> None:
+def test_permitted_items_are_those_of_the_ranking_of_all_without_a_block_of_scores(
+    predictor: NextPredictor, level: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each record has rules of its own, or none; so have records without events."""
+    num_ids = MIN_LONG_IDS + 10
+    rules = [
+        Rules(),
+        Rules.of(exclude=[f"i{number}" for number in range(0, num_ids, 2)]),
+        Rules.of(allow=[f"i{number}" for number in range(5, num_ids, 1000)]),
+        Rules.of(allow=[f"i{number}" for number in range(4)]),
+        Rules.of(allow=["nobody"]),
+    ]
+    asked = records()
+    each = [rules[at % len(rules)] for at in range(len(asked))]
     with using(level):
-        (best,) = predictor.predict([History(("i1", "i2"))], 3, evidence=False)
-        (others,) = predictor.predict([History(("i1", "i2"))], 2, evidence=False, exclude=[best.choices[0].value])
-    assert [choice.value for choice in others.choices] == [choice.value for choice in best.choices[1:]]
+        with monkeypatch.context() as all_scores:
+            all_scores.setattr(infer, "MAX_BEST", 0)
+            ranking = predictor.predict(asked, num_ids, evidence=False)
+        monkeypatch.setattr(infer, "MAX_RANKED", 7)  # several chunks
+        monkeypatch.setattr(infer, "catalogue_scores", None)
+        best = infer.predict_each(predictor, asked, predictor.filters_of(each), 12, evidence=False)
+    for answer, ranked, of_record in zip(best, ranking, each, strict=True):
+        (item_filter,) = predictor.filters_of([of_record])
+        ids = predictor.vocabulary.ids([choice.value for choice in ranked.choices])
+        is_permitted = [item_filter is None or bool(item_filter.mask[id]) for id in ids.tolist()]
+        expected = [choice for choice, is_open in zip(ranked.choices, is_permitted, strict=True) if is_open][:12]
+        # Lower scores of the full ranking are rounded to 16 bits, so items with nearly the same score may swap places.
+        np.testing.assert_allclose(
+            [choice.score for choice in answer.choices], [choice.score for choice in expected], rtol=1e-3
+        )
+        of_value = {choice.value: choice.score for choice in ranked.choices}
+        assert all(
+            choice.score == pytest.approx(of_value[choice.value], rel=1e-3)
+            and (item_filter is None or item_filter.mask[predictor.vocabulary.ids([choice.value])[0]])
+            for choice in answer.choices
+        )

@@ -20,7 +20,15 @@ from ensue.tasks.next.attributions import TESTED, Filters, HistoryScores, ScoreF
 from ensue.tasks.next.baselines.counting import logarithm
 from ensue.tasks.next.batch import PaddedBatch, ScoredBatch, Scores
 from ensue.tasks.next.dataset import Windows, hide_seen, latest_windows, seen_ids
-from ensue.tasks.next.item_filter import ALL_ITEMS, MAX_SCORED, ItemFilter, Rules, top_items
+from ensue.tasks.next.item_filter import (
+    ALL_ITEMS,
+    MAX_SCORED,
+    ItemFilter,
+    Rules,
+    permitted_items,
+    rows_by_filter,
+    top_items,
+)
 from ensue.tasks.next.model import Baseline, Network, NextModel, Ranks
 from ensue.tasks.next.reranking import MIN_POOL, POOL
 from ensue.tasks.next.state import NextState
@@ -111,7 +119,7 @@ def predict_each(
         ]
         scored = max(NUMBERS_PER_CANDIDATE * state.index.facts.candidates, *list_lengths, 0)
         score = partial(_score_nearest, state, exclusion, state.index, pool)
-    elif _ranks(state, pool, filters):
+    elif getattr(state.network, "ranks", False) and pool <= MAX_BEST and not state.metadata.forgotten:
         score = partial(_score_best, state, exclusion, pool)
         scored = scored if evidence else CELLS // MAX_RANKED
     # Evidence scores each record again without its TESTED most attended events.
@@ -232,13 +240,6 @@ def _score_nearest(
     return score(state, exclusion, k, histories, filters)
 
 
-def _ranks(state: NextState, k: int, filters: Filters) -> bool:
-    """Return whether the network finds the best items without the scores of all, and all items are permitted."""
-    ranks = getattr(state.network, "ranks", False)
-    is_open = all(each is None or each.num_permitted == each.num_ids - FIRST for each in {*filters})
-    return bool(ranks) and is_open and k <= MAX_BEST and not state.metadata.forgotten
-
-
 def _score_best(
     state: NextState, exclusion: Exclusion, k: int, histories: Histories, filters: Filters | None
 ) -> HistoryScores:
@@ -247,19 +248,21 @@ def _score_best(
     found = None
     if filters is not None and len(filled):
         hidden = np.sort(seen_ids(histories, histories.offsets[1:][filled] - 1, exclusion), axis=1)
+        permitted = permitted_items(hidden, [filters[row] for row in filled.tolist()])
         with torch.no_grad():
             batch = windows.batch(np.arange(len(filled))).to("cpu")
-            found = cast(Ranks, evaluating(state.module)).best(batch, hidden, k)
-    if found is None:
+            found = cast(Ranks, evaluating(state.module)).best(batch, permitted, k)
+    if found is None or filters is None:
         return score_histories(state, exclusion, k, histories, filters)
     best, weights = found
     if len(filled) < len(histories):
         # Histories without events get plain popularity; the others keep what was found for them.
         popularity = logarithm(state.counting["popularity"].shares())[None]
-        popular, popular_scores = top_items(popularity, k, [None])
-        scores = np.repeat(popular_scores, len(histories), axis=0)
-        ids = np.repeat(popular, len(histories), axis=0)
+        ids = np.empty((len(histories), k), np.int64)
+        scores = np.empty((len(histories), k), np.float32)
         totals = np.repeat(log_totals(popularity), len(histories))
+        for same, item_filter in rows_by_filter(filters):
+            ids[same], scores[same] = top_items(popularity, k, [item_filter])
         scores[filled], ids[filled], totals[filled] = best
         best = best._replace(scores=scores, ids=ids, totals=totals)
     return HistoryScores(

@@ -14,6 +14,7 @@ from numbers import Real
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from ensue.arguments import id_list
 from ensue.data.histories import Index, Items, Mask
@@ -23,7 +24,7 @@ from ensue.tasks.next.batch import Scores
 from ensue.tasks.next.item_columns import ItemColumns
 from ensue.tasks.next.item_similarity import ItemSimilarity
 from ensue.tasks.next.reranking import Reranker
-from ensue.topk import topk
+from ensue.topk import Permitted, topk
 from ensue.vocabulary import FIRST, Vocabulary
 
 MAX_SCORED = 8192
@@ -137,11 +138,22 @@ class ItemFilter:
         """Number of items of the vocabulary that may be answers."""
         return int(np.count_nonzero(self.mask))
 
+    @property
+    def is_restrictive(self) -> bool:
+        """True if an item is not permitted; padding and unknown, which are no answers anyway, never are."""
+        return self.num_permitted < self.num_ids - FIRST
+
     @cached_property
     def penalty(self) -> Scores:
         """(ids,) 0 for permitted ids and -inf for others: to add it takes a fortieth of the time of a mask."""
         # The sign and the exponent of -inf in float32, where an id is not permitted.
         return np.multiply(~self.mask, _NEGATIVE_INFINITY, dtype=np.uint32).view(np.float32)
+
+    @cached_property
+    def words(self) -> npt.NDArray[np.uint64]:
+        """(words,) the mask with one bit per id; see :class:`ensue.topk.Permitted`."""
+        # The last word is filled up with zeros.
+        return np.packbits(np.pad(self.mask, (0, -self.num_ids % 64)), bitorder="little").view(np.uint64)
 
     @cached_property
     def few_ids(self) -> Index | None:
@@ -291,7 +303,8 @@ def _key(ids: Collection[str]) -> Hashable:
     if len(ids) < MIN_CACHED_ITEMS:
         return id(ids)
     if isinstance(ids, StoredList):
-        return ids  # its hash is computed once
+        # Its hash is computed once, and to compare it with a list that was read again takes milliseconds.
+        return len(ids), hash(ids)
     # One joined text is hashed faster than many. Where an id holds the separator, the text could be that of other ids.
     joined = "\0".join(ids)
     return len(ids), hash(joined if joined.count("\0") == len(ids) - 1 else tuple(ids))
@@ -306,6 +319,22 @@ def rows_by_filter(filters: Sequence[ItemFilter | None]) -> Iterator[tuple[Index
         yield np.array(same), filters[same[0]]
 
 
+def permitted_items(hidden: Index, filters: Sequence[ItemFilter | None]) -> Permitted:
+    """Return the candidates of some histories.
+
+    Args:
+        hidden: (histories, any number) ids that are no candidates, rising in each row.
+        filters: of each history.
+    """
+    restrictive = [(rows, each) for rows, each in rows_by_filter(filters) if each is not None and each.is_restrictive]
+    if not restrictive:
+        return Permitted(hidden)
+    filter_index = np.full(len(filters), len(restrictive))
+    for number, (rows, _) in enumerate(restrictive):
+        filter_index[rows] = number
+    return Permitted(hidden, np.array([each.words for _, each in restrictive]), filter_index)
+
+
 def top_items(scores: Scores, k: int, filters: Sequence[ItemFilter | None]) -> tuple[Index, Scores]:
     """Return the ids and the scores of the ``k`` highest permitted scores of each row, falling; -inf beyond.
 
@@ -314,19 +343,12 @@ def top_items(scores: Scores, k: int, filters: Sequence[ItemFilter | None]) -> t
         k: choices.
         filters: of each row.
     """
-    if not any(filters):
-        best, ids = topk(scores, k)
-        return ids, best
     k = min(k, scores.shape[1])
     ids = np.zeros((len(scores), k), np.int64)
     best = np.empty((len(scores), k), np.float32)
     for rows, item_filter in rows_by_filter(filters):
         row_scores = scores if len(rows) == len(scores) else scores[rows]
-        # Padding and unknown are at -inf already, so a filter of all items changes nothing.
-        if item_filter is not None and item_filter.num_permitted < item_filter.num_ids - FIRST:
+        if item_filter is not None and item_filter.is_restrictive:
             row_scores = row_scores + item_filter.penalty
-        if len(rows) == len(scores):
-            best, ids = topk(row_scores, k)
-        else:
-            best[rows], ids[rows] = topk(row_scores, k)
+        best[rows], ids[rows] = topk(row_scores, k)
     return ids, best

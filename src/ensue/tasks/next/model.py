@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from ensue.data.histories import Histories, Ids, Index
+from ensue.data.histories import Histories, Ids
 from ensue.tasks.next.batch import Batch, PaddedBatch, ScoredBatch
+from ensue.topk import Permitted
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -168,12 +169,12 @@ class Ranks(Protocol):
         """True if it does so now, and faster."""
         ...
 
-    def best(self, batch: Batch, hidden: Index, k: int) -> tuple[Best, tuple[Tensor, ...]] | None:
+    def best(self, batch: Batch, permitted: Permitted, k: int) -> tuple[Best, tuple[Tensor, ...]] | None:
         """Return the best items of each target step, and the weights of its events as :class:`Network` does.
 
         Args:
             batch: as for scores.
-            hidden: (targets, any number) ids that are no candidates, rising in each row.
+            permitted: the candidates of each target.
             k: how many items.
         """
         ...

@@ -8,10 +8,10 @@ from typing import NamedTuple, Self
 import torch
 from torch import Tensor, nn
 
-from ensue.data.histories import Index
 from ensue.nn.autograd import is_traced
 from ensue.nn.item_head import Best, ItemHead, ItemLayer, Output, Product, with_rows_of
 from ensue.tasks.next.batch import Batch
+from ensue.topk import Permitted
 from ensue.vocabulary import PADDING
 
 MIN_WIDTH = 8
@@ -131,10 +131,10 @@ class ItemNetwork(nn.Module):
         scores_alike = type(self).forward is ItemNetwork.forward and type(self).product is ItemNetwork.product
         return scores_alike and self.head.ranks
 
-    def best(self, batch: Batch, hidden: Index, k: int) -> tuple[Best, tuple[Tensor, ...]] | None:
+    def best(self, batch: Batch, permitted: Permitted, k: int) -> tuple[Best, tuple[Tensor, ...]] | None:
         """See :class:`ensue.tasks.next.model.Ranks`."""
         product = self.product(batch)
-        best = self.head.best(product, hidden, k)
+        best = self.head.best(product, permitted, k)
         return None if best is None else (best, product.weights)
 
     def product(self, batch: Batch) -> Product:

@@ -30,7 +30,6 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ensue import kernels
-from ensue.data.histories import Index
 from ensue.nn.attention import band, masked_softmax
 from ensue.nn.autograd import DerivedCache, parameters_of
 from ensue.nn.device import is_float32_on_cpu
@@ -49,6 +48,7 @@ from ensue.nn.validation import LARGEST_COUNT, require_counts, require_number
 from ensue.tasks.next.batch import Batch
 from ensue.tasks.next.network import ItemNetwork
 from ensue.tasks.next.settings import CORESettings
+from ensue.topk import Permitted
 from ensue.vocabulary import FIRST
 
 HALVES = (1_000, 16_000)
@@ -197,11 +197,11 @@ class CORE(ItemNetwork):
         """See :class:`ensue.tasks.next.model.Ranks`: not in a stream, where other scores are mixed in."""
         return self.items.ranks and not len(self._lately.get((self.lately,))[0])
 
-    def best(self, batch: Batch, hidden: Index, k: int) -> tuple[Best, tuple[Tensor, ...]] | None:
+    def best(self, batch: Batch, permitted: Permitted, k: int) -> tuple[Best, tuple[Tensor, ...]] | None:
         """See :class:`ensue.tasks.next.model.Ranks`."""
         sessions, weights = self.encode(batch)
         short = self._short_items()
-        return None if short is None else (short.best(sessions, hidden, k, FIRST), (weights,))
+        return None if short is None else (short.best(sessions, permitted, k, FIRST), (weights,))
 
     def _short_items(self) -> ShortItems | None:
         return self._short.get((self.items.weight, self.items.sampler.totals, self.lately, self.prior))

@@ -1,5 +1,7 @@
-// Products of sparse rows: ensue/text/sparse.py computes the same, with the sums in the same order.
+// Products of sparse rows, and choices of rows that are unlike each other: ensue/text/sparse.py and
+// ensue/tasks/next/reranking.py compute the same, with the sums in the same order.
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <new>
 
@@ -141,7 +143,96 @@ template <class T> int64_t times_sparse(const SparseProductCall& call) {
     return count;
 }
 
+// The value of a cell by its column; 0 where there is none. Columns rise.
+inline double value_at(const Row<double>& row, int64_t column) {
+    const int32_t* found = std::lower_bound(row.columns, row.columns + row.size, column);
+    return found != row.columns + row.size && *found == column ? row.values[found - row.columns] : 0;
+}
+
+// Whether all columns of a row exist.
+inline bool fits(const Row<double>& row, int64_t width) {
+    bool outside = row.size < 0;
+    for (int64_t at = 0; at < row.size; at++) outside |= !inside(row.columns[at], width);
+    return !outside;
+}
+
+struct Candidate {
+    double value;  // at least that of the item: chosen items that it was not compared with may lower it
+    int64_t place;
+};
+
+// Chooses as a loop over all candidates does, which compares each one with every chosen item (Minoux 1978): values only
+// fall, so an item whose value is known is the best once no other has a higher bound.
+int64_t diversify(const DiversifyCall& call) {
+    const std::unique_ptr<Candidate[]> heap(new (std::nothrow) Candidate[call.count]);
+    const std::unique_ptr<int64_t[]> compared(new (std::nothrow) int64_t[call.count]());
+    const std::unique_ptr<int64_t[]> marked(new (std::nothrow) int64_t[call.kinds]());
+    const std::unique_ptr<double[]> dense(new (std::nothrow) double[call.totals ? 0 : call.width]());
+    if (!heap || !compared || !marked || !dense) return NO_MEMORY;
+    const auto row = [&](int64_t place) { return row_of<double>(call.stops, call.columns, call.values, call.ids[place], call.cells); };
+    // Of equal values the earlier candidate is better.
+    const auto is_worse = [](const Candidate& a, const Candidate& b) {
+        return a.value < b.value || (a.value == b.value && a.place > b.place);
+    };
+    for (int64_t place = 0; place < call.count; place++) {
+        heap[place] = {call.relevance[place], place};
+        if (call.totals ? row(place).size < 0 : !fits(row(place), call.width)) return OUT_OF_RANGE;
+    }
+    // Columns of cells that are looked up are not followed.
+    int64_t size = call.count, num_chosen = 0;
+    std::make_heap(heap.get(), heap.get() + size, is_worse);
+    while (size && num_chosen < call.k) {
+        std::pop_heap(heap.get(), heap.get() + size, is_worse);
+        Candidate best = heap[--size];
+        const int64_t *mark = nullptr, *last_mark = nullptr;
+        if (call.kinds) {
+            mark = call.marks + call.mark_stops[best.place];
+            last_mark = call.marks + call.mark_stops[best.place + 1];
+        }
+        const auto is_full = [&](int64_t kind) { return marked[kind] >= call.limits[kind]; };
+        if (std::any_of(mark, last_mark, is_full)) continue;  // no later choice lowers a count
+        if (compared[best.place] == num_chosen) {
+            for (; mark < last_mark; mark++) marked[*mark]++;
+            call.chosen[num_chosen++] = best.place;
+            continue;
+        }
+        const Row<double> own = row(best.place);
+        if (!call.totals)
+            for (int64_t at = 0; at < own.size; at++) dense[own.columns[at]] = own.values[at];
+        const double next = size ? heap[0].value : -HUGE_VAL;
+        for (int64_t& at = compared[best.place]; at < num_chosen && best.value >= next; at++) {
+            const int64_t other_place = call.chosen[at], id = call.ids[best.place], other_id = call.ids[other_place];
+            const Row<double> other = row(other_place);
+            double similarity = 0;
+            if (call.totals)
+                similarity = std::max(0.0, value_at(other, id) / std::sqrt(call.totals[other_id] * call.totals[id]));
+            else
+                for (int64_t cell = 0; cell < other.size; cell++)
+                    similarity += dense[other.columns[cell]] * other.values[cell];
+            best.value = std::min(best.value, call.relevance[best.place] - call.weight * std::min(similarity, 1.0));
+        }
+        if (!call.totals)
+            for (int64_t at = 0; at < own.size; at++) dense[own.columns[at]] = 0;
+        heap[size++] = best;
+        std::push_heap(heap.get(), heap.get() + size, is_worse);
+    }
+    return num_chosen;
+}
+
 }  // namespace
+
+EXPORT int64_t ensue_diversify(const DiversifyCall* call) {
+    const bool sized = bounded({call->rows}) && bounded({call->width}) && bounded({call->cells}) && bounded({call->count}) &&
+                       bounded({call->k}) && bounded({call->kinds}) && bounded({call->num_marks});
+    if (!sized || !all_inside(call->ids, call->count, call->rows)) return OUT_OF_RANGE;
+    if (call->kinds) {
+        if (!all_inside(call->marks, call->num_marks, call->kinds) ||
+            !all_inside(call->mark_stops, call->count + 1, call->num_marks + 1) ||
+            !std::is_sorted(call->mark_stops, call->mark_stops + call->count + 1))
+            return OUT_OF_RANGE;
+    }
+    return diversify(*call);
+}
 
 EXPORT int64_t ensue_sparse_dense(const SparseDenseCall* call, int wide) {
     const bool sized = bounded({call->rows, call->vectors}) && bounded({call->width, call->vectors}) &&

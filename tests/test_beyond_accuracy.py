@@ -15,6 +15,7 @@ from ensue.errors import DataError
 from ensue.evaluation.beyond_accuracy import is_popular, list_metrics
 from ensue.tasks.next.item_filter import Rules
 from ensue.vocabulary import FIRST
+from tests.kernels.paths import needs_kernels, using
 
 TRAIN = [["a", "b", "c"], ["a", "b"], ["a", "d"], ["a", "c", "e"], ["f"]]
 LISTS = [["a", "b", "c"], ["f", "d", "a"], ["b"]]
@@ -116,12 +117,10 @@ def test_re_ranked_items_are_those_of_the_definition(shop: NextEvent) -> None:
         ids = np.arange(FIRST, len(predictor.vocabulary))
         similarity = predictor.item_similarity()
         table = similarity.of_all(ids, ids)
-        rows = similarity.among(ids)
-        np.testing.assert_array_equal([rows(position) for position in range(len(ids))], table)
         caps = {"brand": 2} if predictor is shop.predictor_ else {}
         brands = [int(predictor.vocabulary.value(int(id))[1:]) % 3 for id in ids] if caps else [*ids]
         for weight in (0.0, 0.3, 1.0):
-            scores = np.sort(random.random(len(ids)))[::-1]
+            scores = np.sort(random.random(len(ids)).astype(np.float32))[::-1]
             scaled = (1 - weight) * (scores - scores.min()) / (scores.max() - scores.min())
             expected: list[int] = []
             while len(expected) < 5:
@@ -136,7 +135,38 @@ def test_re_ranked_items_are_those_of_the_definition(shop: NextEvent) -> None:
                 expected.append(max(np.flatnonzero(is_open).tolist(), key=lambda at: values[at]))
             (item_filter,) = predictor.filters_of([Rules.of(max_per=caps, diversify=f"mmr={weight}")])
             assert item_filter is not None and item_filter.reranker is not None
-            for k in (1, 2, 5):  # few of the candidates are compared first where k is small
+            for k in (1, 2, 5):
                 selected = item_filter.reranker.positions(ids, scores, ids[:0].astype(np.int32), k)
                 assert selected == expected[:k]
             assert predictor.filters_of([Rules.of(max_per=caps, diversify=f"mmr={weight}")]) == [item_filter]
+
+
+@needs_kernels
+@pytest.mark.parametrize("source", ["features", "co-occurrence"])
+def test_compiled_selection_is_that_of_the_loop_over_all_candidates(source: str) -> None:
+    """Many equal items, values that are limited in two columns, cells of several values, and ids beyond the items."""
+    random = np.random.default_rng(3)
+    items = [f"i{number}" for number in range(300)]
+    sessions = [[items[at] for at in (300 * random.random(4) ** 2).astype(int)] for _ in range(400)]
+    rows = [
+        {"item": item, "brand": f"b{random.integers(9)}", "category": f"c{random.integers(9)}|c{random.integers(9)}"}
+        for item in items
+    ]
+    table = pl.DataFrame(rows) if source == "features" else None
+    predictor = NextEvent("markov").fit([*sessions, items], items=table).predictor_
+    assert predictor.item_similarity().source == source
+    for number in range(60):
+        ids = FIRST + random.permutation(300)[: [200, 40, 1, 0][number % 4]]
+        ids[3:5] = len(predictor.vocabulary) + np.arange(len(ids[3:5]))
+        # Few different scores, so that many items are equally good.
+        scores = np.sort(random.integers(0, [5, 1000][number % 2], len(ids)).astype(np.float32))[::-1]
+        limits: list[dict[str, int]] = [{}, {"brand": 3, "category": 10**30}, {"category": 2}]
+        max_per = limits[number % 3] if table is not None else {}
+        rules = Rules.of(max_per=max_per, diversify=f"mmr={[0.1, 0.5, 1.0][number // 3 % 3]}")
+        (item_filter,) = predictor.filters_of([rules])
+        assert item_filter is not None and item_filter.reranker is not None
+        k = int(random.integers(1, 150))
+        selected = item_filter.reranker.positions(ids, scores, ids[:0].astype(np.int32), k)
+        with using("off"):
+            expected = item_filter.reranker.positions(ids, scores, ids[:0].astype(np.int32), k)
+        assert selected == expected, (number, rules)

@@ -241,6 +241,16 @@ def sparse_product_entry() -> Entry:
     return Entry(sizes, {"wide": 1}, arrays, ["stops", "columns", "other_stops", "other_columns"])
 
 
+def diversify_entry() -> Entry:
+    sizes = {"rows": 3, "width": 4, "cells": 5, "count": 3, "k": 2, "kinds": 2, "num_marks": 3}
+    arrays = {
+        "stops": ints([0, 2, 3, 5]), "columns": ints([0, 3, 1, 1, 2], np.int32), "values": np.ones(5),
+        "ids": ints([2, 0, 1]), "relevance": np.array([0.9, 0.9, 0.1]), "mark_stops": ints([0, 1, 1, 3]),
+        "marks": ints([0, 0, 1]), "limits": ints([1, 2]), "chosen": ints([0, 0]),
+    }  # fmt: skip
+    return Entry(sizes, {"weight": 0.5}, arrays, ["stops", "columns", "ids", "mark_stops", "marks"])
+
+
 def short_entry() -> Entry:
     arrays = {
         "queries": floats(2, 3), "table": np.ones((2, 2, 128), np.int16), "steps": floats(70), "bias": floats(70),
@@ -330,7 +340,7 @@ ENTRIES: dict[str, Callable[[], Entry]] = {
     "postings": postings_entry, "encode": encode_entry, "search": search_entry,
     "likelihoods": likelihoods_entry,
     "sessions": sessions_entry, "latest_clicks": latest_entry, "short_scores": short_entry, "short_best": best_entry,
-    "window": window_entry,
+    "window": window_entry, "diversify": diversify_entry,
     "word_graphs": graph_entry, "lstm": lstm_entry,
     "pair_scores": pairs_entry, "sparse_dense": sparse_dense_entry, "sparse_product": sparse_product_entry,
 }  # fmt: skip
@@ -366,6 +376,7 @@ def test_offsets_that_fall_are_refused() -> None:
         ("encode", "places", [1, 1, 2]),
         ("sparse_dense", "stops", [0, 3, 2]),
         ("sparse_product", "other_stops", [0, 1, 0, 4]),
+        ("diversify", "mark_stops", [0, 2, 1, 3]),
     ):
         entry = ENTRIES[name]()
         entry.arrays[array][:] = values

@@ -69,11 +69,11 @@ class RerankedItems:
         pool_scores, pool = topk(scores, max(POOL * k, MIN_POOL))
         for event, candidates, values in zip(events.tolist(), pool, pool_scores, strict=True):
             num_permitted = int(np.count_nonzero(values > -np.inf))
-            ids = candidates[:num_permitted]
             session = self._data.ids[self._starts[event] : event]
-            chosen = self._reranker.positions(ids, values[:num_permitted].astype(np.float64), session, k)
-            self.lists[event, : len(chosen)] = ids[chosen]
-            (position,) = np.flatnonzero(ids == self._data.ids[event])[:1].tolist() or [num_permitted]
+            chosen = self._reranker.positions(candidates, values, session, k)
+            self.lists[event, : len(chosen)] = candidates[chosen]
+            is_target = candidates[:num_permitted] == self._data.ids[event]
+            (position,) = np.flatnonzero(is_target)[:1].tolist() or [num_permitted]
             self._places[event] = 1 + chosen.index(position) if position in chosen else 0
             self._num_behind[event] = sum(other > position for other in chosen)
             is_candidate = position < num_permitted

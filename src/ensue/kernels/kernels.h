@@ -331,6 +331,26 @@ struct SparseProductCall {
 };
 EXPORT int64_t ensue_sparse_product(const SparseProductCall* call, int wide);
 
+// Items that are chosen one after another from some candidates: each time the one of the highest relevance - weight x
+// (highest similarity to an item that was chosen before), of equals the earlier, unless a kind that it is of is full.
+struct DiversifyCall {
+    int64_t rows, width, cells;                  // of a table of all items
+    const int64_t* stops ARRAY(rows + 1);
+    const int32_t* columns ARRAY(cells);         // rising within a row
+    const double* values ARRAY(cells);
+    const double* totals ARRAY(rows);            // null: similarity is the product of two rows; else a cell, of the columns
+                                                 // of one item, by the root of the product of both totals
+    int64_t count, k, kinds, num_marks;
+    const int64_t* ids ARRAY(count);             // of the candidates
+    const double* relevance ARRAY(count);
+    double weight;
+    const int64_t* mark_stops ARRAY(count + 1);  // this and the next two: null where `kinds` is 0
+    const int64_t* marks ARRAY(num_marks);       // the kinds that a candidate is of
+    const int64_t* limits ARRAY(kinds);          // items of each kind at most
+    int64_t* chosen ARRAY(k);                    // places of candidates
+};
+EXPORT int64_t ensue_diversify(const DiversifyCall* call);
+
 // Logarithms of factor x totals + what is added to `cells`, counted through all rows.
 EXPORT int64_t ensue_log_mixture(const float* totals ARRAY(width), float factor, int64_t rows, int64_t width,
                                  const int64_t* cells ARRAY(count), const float* added ARRAY(count), int64_t count,

@@ -23,7 +23,6 @@ from ensue.tasks.next.dataset import Windows, hide_seen, latest_windows, seen_id
 from ensue.tasks.next.item_filter import (
     ALL_ITEMS,
     MAX_SCORED,
-    ItemFilter,
     Rules,
     permitted_items,
     rows_by_filter,
@@ -112,11 +111,8 @@ def predict_each(
     score: ScoreFunction = partial(score_histories, state, exclusion, pool)
     if state.index is not None and pool <= MAX_SCORED:
         # Short lists of permitted items are scored in full, whatever the index returns.
-        list_lengths = [
-            len(item_filter.few_ids)
-            for item_filter in {*filters}
-            if item_filter is not None and item_filter.few_ids is not None
-        ]
+        few_ids = [item_filter.few_ids for item_filter in {*filters} if item_filter is not None]
+        list_lengths = [len(ids) for ids in few_ids if ids is not None]
         scored = max(NUMBERS_PER_CANDIDATE * state.index.facts.candidates, *list_lengths, 0)
         score = partial(_score_nearest, state, exclusion, state.index, pool)
     elif getattr(state.network, "ranks", False) and pool <= MAX_BEST and not state.metadata.forgotten:
@@ -134,8 +130,8 @@ def predict_each(
     # Rules such as two items per brand may leave too few of the candidates, though more items are permitted.
     short = [
         row
-        for row, item_filter in enumerate(filters)
-        if item_filter is not None and _is_short(item_filter, results[row], k, pool)
+        for row, each in enumerate(filters)
+        if each is not None and each.reranker and len(results[row].choices) < k and pool < each.num_permitted
     ]
     if short:
         retried = predict_each(
@@ -145,12 +141,6 @@ def predict_each(
         for row, answer in zip(short, retried, strict=True):
             results[row] = answer
     return results
-
-
-def _is_short(item_filter: ItemFilter, answer: Answer, k: int, pool: int) -> bool:
-    """Return whether a re-ranked answer has fewer than ``k`` items, and some were no candidates."""
-    is_reranked = item_filter.reranker is not None
-    return is_reranked and len(answer.choices) < k and pool < item_filter.num_permitted
 
 
 def explain(state: NextState, records: Sequence[History], k: int) -> list[Explanation]:

@@ -14,12 +14,14 @@ one item after another, the one of the highest
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from itertools import islice
+from itertools import chain, islice
 
 import numpy as np
 
-from ensue.data.histories import Ids, Index
+from ensue import kernels
+from ensue.data.histories import Ids, Index, offsets_of
 from ensue.errors import DataError
 from ensue.lines import one_line
 from ensue.metrics import Floats
@@ -30,8 +32,6 @@ from ensue.tasks.next.item_similarity import ItemSimilarity
 POOL = 10
 MIN_POOL = 100
 """Candidates per choice, and in all, at least."""
-MMR_POOL = 4
-"""Candidates per choice that ``mmr`` compares first; all others only if one of these could be chosen."""
 SMOOTHING = 0.01
 """Weight of p in q, so that KL is finite where no chosen item has a value."""
 _DIVERSIFY = re.compile(r"(?:(mmr)|calibrated:(.+))=(0(?:\.\d+)?|1(?:\.0+)?|\.\d+)")
@@ -75,42 +75,54 @@ class Reranker:
             assert columns is not None
             self.values = columns.values_by_id(columns.require(match[2], "diversify"))
 
-    def positions(self, ids: Index, scores: Floats, session: Ids, k: int) -> list[int]:
+    def positions(self, ids: Index, scores: Scores, session: Ids, k: int) -> list[int]:
         """Return the positions of the chosen candidates, at most ``k``, best first.
 
         Args:
             ids: (candidates,) ids, best first.
-            scores: (candidates,) finite scores.
+            scores: (candidates,) scores, -inf beyond those that are permitted.
             session: (events,) ids of the session.
             k: number of items.
         """
+        # Scores fall, so the permitted candidates come first.
+        ids = ids[: np.count_nonzero(scores > -np.inf)]
         if not self.weight:  # the order of the candidates is that of their scores
-            counts: list[dict[str, int]] = [{} for _ in self.caps]
+            counts = defaultdict[tuple[int, str], int](int)
             in_order = (position for position, id in enumerate(ids.tolist()) if self._takes(id, counts))
             return [*islice(in_order, k)]
+        scores = scores[: len(ids)].astype(np.float64)
         low, high = (scores.min(), scores.max()) if len(scores) else (0.0, 0.0)
         # Scale scores to [0, 1], so that the weight means the same for every session.
         relevance = (1 - self.weight) * (scores - low) / max(high - low, 1e-12)
-        first = MMR_POOL * k
-        if self.similarity is not None and first < len(ids):
-            selected = self._selected(ids[:first], relevance[:first], session, k, float(relevance[first]))
-            if len(selected) == k:
-                return selected
+        if self.similarity is not None and kernels.is_loaded():
+            return self.similarity.diversify(ids, relevance, self.weight, k, self._kinds(ids))
         return self._selected(ids, relevance, session, k)
 
-    def _selected(self, ids: Index, relevance: Floats, session: Ids, k: int, min_value: float = -np.inf) -> list[int]:
-        """Return the positions of at most ``k`` chosen candidates; fewer where the next one's value is too low.
+    def _kinds(self, ids: Index) -> dict[str, Index]:
+        """Return the limited values of some candidates, by fields of the kernel ``diversify``."""
+        if not self.caps:
+            return {}
+        marks = [self._marks(id) for id in ids.tolist()]
+        numbers = {mark: number for number, mark in enumerate(dict.fromkeys(chain.from_iterable(marks)))}
+        fields = {
+            "mark_stops": offsets_of([len(each) for each in marks]),
+            "marks": [numbers[mark] for mark in chain.from_iterable(marks)],
+            # A limit of more than there are candidates is none.
+            "limits": [min(self.caps[column][1], len(ids)) for column, _ in numbers],
+        }
+        return {name: np.array(values, np.int64) for name, values in fields.items()}
+
+    def _selected(self, ids: Index, relevance: Floats, session: Ids, k: int) -> list[int]:
+        """Return the positions of at most ``k`` chosen candidates.
 
         Args:
             ids: (candidates,) ids, best first.
             relevance: (candidates,) times 1 - w.
             session: (events,) ids of the session.
             k: number of items.
-            min_value: of a candidate that is chosen. Values never exceed the relevance, so with the relevance of the
-                best other item, no other item would be chosen instead.
         """
-        counts: list[dict[str, int]] = [{} for _ in self.caps]
-        similarity = self.similarity.among(ids) if self.similarity is not None else None
+        counts = defaultdict[tuple[int, str], int](int)
+        similarity = self.similarity.of_all(ids, ids) if self.similarity is not None else None
         p, fractions = self._fractions(ids, session)
         selected: list[int] = []
         values = relevance.copy()
@@ -123,8 +135,6 @@ class Reranker:
                 values = relevance - self.weight * (p * np.log(p / q)).sum(1)
                 values[closed] = -np.inf
             best = int(values.argmax())
-            if values[best] < min_value:
-                break
             closed.append(best)
             values[best] = -np.inf
             if self.caps and not self._takes(int(ids[best]), counts):
@@ -134,40 +144,37 @@ class Reranker:
                 break
             if similarity is not None:
                 # The smallest value is the one by the highest similarity to any selected item.
-                penalty = similarity(best)
-                np.multiply(penalty, self.weight, out=penalty)
-                np.minimum(values, np.subtract(relevance, penalty, out=penalty), out=values)
+                values = np.minimum(values, relevance - self.weight * similarity[best])
             if len(p):
                 total = total + fractions[best]
         return selected
 
-    def _takes(self, id: int, counts: Sequence[dict[str, int]]) -> bool:
+    def _marks(self, id: int) -> list[tuple[int, str]]:
+        """Return the limited columns, by number, with each value that an item has there."""
+        return [(column, value) for column, (cells, _) in enumerate(self.caps) for value in cells.get(id, ())]
+
+    def _takes(self, id: int, counts: defaultdict[tuple[int, str], int]) -> bool:
         """Return whether an item stays within the limits of its values, and count these if it does."""
-        for count, (cells, cap) in zip(counts, self.caps, strict=True):
-            for value in cells.get(id, ()):
-                if count.get(value, 0) >= cap:
-                    return False
-        for count, (cells, _) in zip(counts, self.caps, strict=True):
-            for value in cells.get(id, ()):
-                count[value] = count.get(value, 0) + 1
+        marks = self._marks(id)
+        if any(counts[mark] >= self.caps[mark[0]][1] for mark in marks):
+            return False
+        for mark in marks:
+            counts[mark] += 1
         return True
 
     def _fractions(self, ids: Index, session: Ids) -> tuple[Floats, Floats]:
         """Return (values,) fractions among the items of the session, and (candidates, values) those of each item."""
-        number: dict[str, int] = {}
-        for id in session.tolist() if self.values else ():
-            for value in self.values.get(id, []):
-                number.setdefault(value, len(number))
+        in_session = chain.from_iterable(self.values.get(id, ()) for id in session.tolist())
+        number = {value: column for column, value in enumerate(dict.fromkeys(in_session))}
         if not number:
             return np.zeros(0), np.zeros((len(ids), 0))
         all_ids = np.concatenate([session, ids])
         fractions = np.zeros((len(all_ids), len(number)))
         for row, id in enumerate(all_ids.tolist()):
             values = self.values.get(id, [])
-            for value in values:
-                if value in number:
-                    # An item with several values counts once in all; values that the session lacks are ignored.
-                    fractions[row, number[value]] = 1 / len(values)
+            # An item with several values counts once in all; values that the session lacks are ignored.
+            for value in number.keys() & values:
+                fractions[row, number[value]] = 1 / len(values)
         of_session = fractions[: len(session)].sum(0)
         return of_session / of_session.sum(), fractions[len(session) :]
 
@@ -188,11 +195,8 @@ def rerank(
     best_scores = scores[:, :k].copy()
     for row, reranker in enumerate(rerankers):
         if reranker is not None:
-            # Scores fall, so the permitted candidates come first.
-            num_permitted = int(np.count_nonzero(scores[row] > -np.inf))
-            candidates = ids[row, :num_permitted]
-            selected = reranker.positions(candidates, scores[row, :num_permitted].astype(np.float64), sessions[row], k)
+            selected = reranker.positions(ids[row], scores[row], sessions[row], k)
             best_scores[row] = -np.inf
-            best_ids[row, : len(selected)] = candidates[selected]
+            best_ids[row, : len(selected)] = ids[row, selected]
             best_scores[row, : len(selected)] = scores[row, selected]
     return best_ids, best_scores

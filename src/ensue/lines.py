@@ -171,15 +171,16 @@ def part_of(count: int, whole: int, name: str, one: str, many: str, *, of: str =
 
 def one_line(text: str, most: int = QUOTED) -> str:
     """Return a text on one line, cut where it is long, controls as escapes."""
-    return repr(_cut(text, most))[1:-1]
+    return repr(cut(text, most))[1:-1]
 
 
 def quoted(value: object, most: int = QUOTED) -> str:
     """Return the quotation of a cell in an error: a text in quotes, other values as they print, on one line."""
-    return repr(_cut(value, most)) if isinstance(value, str) else one_line(str(value), most)
+    return repr(cut(value, most)) if isinstance(value, str) else one_line(str(value), most)
 
 
-def _cut(text: str, most: int) -> str:
+def cut(text: str, most: int) -> str:
+    """Return a text of at most so many characters, an ellipsis at its end where it is cut."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 

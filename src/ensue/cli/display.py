@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ensue.answers import Choice, Forecast
 from ensue.data.schema import ReadReport
-from ensue.lines import CONTROLS, plural, printable, printable_line, printable_message
+from ensue.lines import CONTROLS, cut, plural, printable, printable_line, printable_message
 from ensue.training.report import Report
 
 if TYPE_CHECKING:
@@ -306,8 +306,7 @@ def duration(seconds: float) -> str:
 
 def shorten(text: str) -> str:
     """Return the first characters of a text, on one line."""
-    plain = " ".join(text.split())
-    return plain if len(plain) <= _MAX_TEXT else f"{plain[: _MAX_TEXT - 1]}…"
+    return cut(" ".join(text.split()), _MAX_TEXT)
 
 
 def cutoff_metrics(metrics: AtCut, unit: str) -> str:

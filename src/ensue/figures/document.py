@@ -10,7 +10,8 @@ from typing import NamedTuple
 import plotly.graph_objects as go
 
 from ensue.answers import Passage, TextExplanation
-from ensue.figures.texts import laid_out, name_of, note, short
+from ensue.figures.texts import laid_out, name_of, note
+from ensue.lines import cut
 
 WORDS = 5000
 """Words that are drawn, at most."""
@@ -107,7 +108,7 @@ def _label(passage: Passage, word: int) -> str:
     """Return a word, with its weight where that is large."""
     # Equal weights are 1 / n: at least twice that is worth a number.
     heavy = len(passage.words) > 1 and passage.weights[word] * len(passage.words) >= 2
-    return f"{short(passage.words[word], _LINE - 6)}{f' {passage.weights[word]:.2f}' if heavy else ''}"
+    return f"{cut(passage.words[word], _LINE - 6)}{f' {passage.weights[word]:.2f}' if heavy else ''}"
 
 
 def _bars(passage: Passage, line: _TextRow, row: int) -> Iterator[_Bar]:

@@ -88,8 +88,3 @@ def name_of(explanation: TextExplanation, passage: int) -> str:
     # Passages of the second text have side 1: without one there is a single text.
     text = ("the first text", "the second text")[side] if 1 in sides else "the text"
     return text if alone else f"passage {passage - sides.index(side) + 1} of {text}"
-
-
-def short(word: str, length: int) -> str:
-    """Return a word cut to some characters."""
-    return word if len(word) <= length else f"{word[: length - 1]}…"

@@ -15,7 +15,8 @@ import plotly.graph_objects as go
 from ensue.answers import Passage, TextExplanation
 from ensue.errors import SettingError
 from ensue.figures.layout import Edge
-from ensue.figures.texts import laid_out, name_of, note, short
+from ensue.figures.texts import laid_out, name_of, note
+from ensue.lines import cut
 
 NODES = 40
 """Words of a graph that are drawn, at most: the most central ones."""
@@ -71,7 +72,7 @@ def _position(number: int, count: int) -> tuple[float, float]:
 
 def _nodes(passage: Passage, positions: dict[int, tuple[float, float]]) -> go.Scatter:
     weights = [passage.weights[word] for word in positions]
-    names = [html.escape(short(passage.words[word], 20), quote=False) for word in positions]
+    names = [html.escape(cut(passage.words[word], 20), quote=False) for word in positions]
     return go.Scatter(
         x=[x for x, _ in positions.values()],
         y=[y for _, y in positions.values()],

@@ -13,7 +13,7 @@ from ensue.data.histories import Index
 from ensue.data.leaks import near_texts, not_compared, telling_words
 from ensue.data.schema import FindingRow, ReadReport, counts_text
 from ensue.data.texts.dataset import Leaks, Texts, leaks
-from ensue.lines import part_of, plural, quoted
+from ensue.lines import cut, part_of, plural, quoted
 from ensue.records import Text
 from ensue.text.tokens import split_words
 
@@ -96,8 +96,7 @@ def check(texts: Texts, understood: ReadReport, others: Mapping[str, Texts] | No
         warnings.append(f"{_percent(silent, len(texts), 'row', 'has', 'have')} a text without words")
     for name, (other, respelled) in matched.items():
         warnings += [f"{name}: {sentence}" for sentence in respelled]
-        warnings += [*_shared(name, shared_texts[name], "here"), *_near(texts, other, name, "here")]
-        warnings += [*_new_labels(name, labels, _labels(other), len(other))]
+        warnings += [*leaks_between(texts, other, name, "here"), *_new_labels(name, labels, _labels(other), len(other))]
     return TextFindings(
         understood=understood,
         texts=len(texts),
@@ -214,5 +213,4 @@ def _new_labels(name: str, labels: Mapping[str, int], others: Mapping[str, int],
 
 
 def _shorten(record: Text) -> Text:
-    cut = (text if len(text) <= _MAX_CHARACTERS else f"{text[: _MAX_CHARACTERS - 1]}…" for text in record.texts)
-    return Text(tuple(cut), record.label, record.id)
+    return Text(tuple(cut(text, _MAX_CHARACTERS) for text in record.texts), record.label, record.id)

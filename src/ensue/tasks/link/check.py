@@ -12,7 +12,7 @@ from ensue.data.near_copies import headline_copies, near_copies
 from ensue.data.posts.corpus import Corpus
 from ensue.data.posts.dataset import Articles, LinkLeaks, Posts, PostsReport, link_leaks
 from ensue.data.schema import FindingRow, counts_text
-from ensue.lines import part_of, plural
+from ensue.lines import cut, part_of, plural
 from ensue.records import Post
 
 _ROWS, _MAX_CHARACTERS = 3, 80
@@ -148,8 +148,7 @@ def _word_counts(texts: Posts | Articles) -> np.ndarray[tuple[int], np.dtype[np.
 
 def _shortened(texts: Posts | Articles, row: int, corpus: Corpus | None) -> Post:
     """Return the beginning of a text, and of a corpus the articles that the post is about."""
-    text, name = texts.texts[row], texts.ids[row]
-    text = text if len(text) <= _MAX_CHARACTERS else f"{text[: _MAX_CHARACTERS - 1]}…"
+    text, name = cut(texts.texts[row], _MAX_CHARACTERS), texts.ids[row]
     return Post(text, name) if corpus is None else Post(text, name, corpus.posts.record(row).about)
 
 

@@ -195,12 +195,6 @@ def _duplicates(histories: Histories) -> Iterator[str]:
         yield f"{_percent_of(double, len(histories), 'session', 'repeats', 'repeat')} an earlier one exactly"
 
 
-def _shared(histories: Histories, other: Histories, name: str, here: str) -> Iterator[str]:
-    prints = fingerprints(other.encode(histories.vocabulary))
-    if shared := int(np.isin(prints, fingerprints(histories)).sum()):
-        yield f"{_percent_of(shared, len(other), 'session', 'is', 'are', of=name)} {here} too, as exact duplicates"
-
-
 def leaks_between(
     histories: Histories, other: Histories, name: str, here: str = "in the training data"
 ) -> Iterator[str]:
@@ -212,13 +206,14 @@ def leaks_between(
         name: what it is called.
         here: where the first part is.
     """
-    yield from _shared(histories, other, name, here)
-    # Exact duplicates are near duplicates too, and are already reported.
-    exact = int(np.isin(fingerprints(other.encode(histories.vocabulary)), fingerprints(histories)).sum())
+    shared = int(np.isin(fingerprints(other.encode(histories.vocabulary)), fingerprints(histories)).sum())
+    if shared:
+        yield f"{_percent_of(shared, len(other), 'session', 'is', 'are', of=name)} {here} too, as exact duplicates"
     num_near = near_sequences(histories, other)
     if num_near is None:
         yield not_compared(name, "events")
-    elif num_near > exact:
+    # Exact duplicates are near duplicates too, and are already reported.
+    elif num_near > shared:
         yield f"{_percent_of(num_near, len(other), 'session', 'nearly repeats', 'nearly repeat', of=name)} one {here}"
     if late := before_the_last(histories, other):
         fraction = _percent_of(late, len(other), "session", "begins", "begin", of=name)

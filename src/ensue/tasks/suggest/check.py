@@ -12,7 +12,7 @@ import polars as pl
 from ensue.data.leaks import before_the_last, begun_beside
 from ensue.data.queries import Queries, QueriesReport
 from ensue.data.schema import FindingRow, counts_text
-from ensue.lines import part_of, plural
+from ensue.lines import cut, part_of, plural
 from ensue.records import History
 from ensue.tasks.suggest.privacy import Floor, prints
 from ensue.vocabulary import FIRST
@@ -79,7 +79,7 @@ def check(
     ids = histories.ids.astype(np.int64) - FIRST
     words = values.str.count_matches(" ", literal=True).to_numpy().astype(np.int64) + 1
     shared = {name: _repeated(queries, other) for name, other in (others or {}).items()}
-    late = [line for name, other in (others or {}).items() for line in _late(queries, other, name, "here")]
+    leaks = [line for name, other in (others or {}).items() for line in leaks_between(queries, other, name, "here")]
     share_shown = float(floor.allowed(values)[ids].mean())
     return QueryFindings(
         understood=understood,
@@ -94,7 +94,7 @@ def check(
         shown=share_shown,
         rows=tuple(_glance(queries, floor, row) for row in range(min(_MAX_ROWS, len(queries)))),
         splits=shared,
-        warnings=(*understood.warnings, *_warnings(floor, share_shown, shared, understood), *late, *_order(queries)),
+        warnings=(*understood.warnings, *_warnings(floor, share_shown, understood), *leaks, *_order(queries)),
     )
 
 
@@ -109,19 +109,15 @@ def leaks_between(queries: Queries, other: Queries, name: str, here: str = "in t
     """
     if share := _repeated(queries, other):
         yield f"{100 * share:.1f} % of the pairs of {name} are {here} too: a model that memorises them scores well"
-    yield from _late(queries, other, name, here)
+    if late := before_the_last(queries.histories, other.histories):
+        count_text = part_of(late, len(other), "session", "begins", "begin", of=name, percent=True)
+        yield f"{count_text} before the last {here}: training data is later than test data"
 
 
 def _repeated(queries: Queries, other: Queries) -> float:
     """Share of the pairs of another part that follow each other here too."""
     pairs = prints(other.histories)
     return float(np.isin(pairs, np.unique(prints(queries.histories))).mean()) if len(pairs) else 0.0
-
-
-def _late(queries: Queries, other: Queries, name: str, here: str) -> Iterator[str]:
-    if late := before_the_last(queries.histories, other.histories):
-        count_text = part_of(late, len(other), "session", "begins", "begin", of=name, percent=True)
-        yield f"{count_text} before the last {here}: training data is later than test data"
 
 
 def _order(queries: Queries) -> Iterator[str]:
@@ -136,12 +132,10 @@ def _glance(queries: Queries, floor: Floor, row: int) -> History:
     texts = (
         value if is_shown else "(below the k-anonymity threshold)" for value, is_shown in zip(values, fine, strict=True)
     )
-    return History(
-        tuple(value if len(value) <= _MAX_CHARACTERS else f"{value[: _MAX_CHARACTERS - 1]}…" for value in texts)
-    )
+    return History(tuple(cut(value, _MAX_CHARACTERS) for value in texts))
 
 
-def _warnings(floor: Floor, shown: float, shared: Mapping[str, float], understood: QueriesReport) -> Iterator[str]:
+def _warnings(floor: Floor, shown: float, understood: QueriesReport) -> Iterator[str]:
     if floor.counted == "sessions":
         yield ("no users: sessions are counted, and one person's habit can reach the k-anonymity threshold")
     if shown < 0.5:
@@ -149,9 +143,6 @@ def _warnings(floor: Floor, shown: float, shared: Mapping[str, float], understoo
             f"{100 * (1 - shown):.1f} % of what was typed is below the k-anonymity threshold of {floor.min_users} "
             f"{floor.counted} and will never be suggested"
         )
-    for name, share in shared.items():
-        if share:
-            yield f"{100 * share:.1f} % of the pairs of {name} are here too: a model that memorises them scores well"
     # Sessions that are too short or too long are removed on purpose.
     gone = sum(count for name, count in understood.dropped.items() if name not in ("short_sessions", "long_sessions"))
     if gone > understood.rows / 2:

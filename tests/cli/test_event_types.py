@@ -36,6 +36,8 @@ def test_check_names_the_types_and_the_option(ensue: Ensue, shop: Path) -> None:
     assert "event types" not in chosen.out and chosen.cells[:2] == [("sessions", "12", ""), ("events", "60", "")]
     assert "  note: only events of type view, purchase are read ('action')" in chosen.lines
     assert "  note: event types that are not read: 'cart' 12" in chosen.lines
+    shop.write_text(shop.read_text().replace(",cart", ","))
+    assert "  note: event types that are not read: '' 12" in ensue("check", shop, "--events", "view,purchase").lines
 
 
 def test_a_log_without_any_type_of_the_training_data_is_refused(ensue: Ensue, shop: Path, tmp_path: Path) -> None:

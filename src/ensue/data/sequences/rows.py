@@ -101,8 +101,8 @@ def select_event_types(table: Table, types: Sequence[str]) -> Table:
     """Return the events of some types, each type as its position; all where the table has no column of them."""
     if KIND not in table.frame.columns:
         return table
-    column = table.frame[KIND].cast(pl.String).str.strip_chars()
-    counts = {name: count for name, count in column.value_counts(sort=True).iter_rows() if name is not None}
+    column = table.frame[KIND].cast(pl.String).str.strip_chars().fill_null("")
+    counts = dict(column.value_counts(sort=True).iter_rows())
     kinds = column.replace_strict([*types], range(len(types)), default=None, return_dtype=pl.Int16)
     selected = replace(table, frame=table.frame.with_columns(kinds.alias(KIND))).select(kinds.is_not_null())
     note = f"only events of type {', '.join(types)} are read ({quoted(table.columns[KIND])})"

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import mean
 
+import numpy as np
 import optuna
 import pytest
 
 import ensue
 from ensue.data.histories import Histories
+from ensue.evaluation.bootstrap import BootstrapResult
 from ensue.evaluation.comparison import compare, score_alone
 from ensue.predictor import make
-from ensue.tuning import CHANGES, MIN_TRIALS, Tuning, _spaces
+from ensue.registry import settings_of
+from ensue.training.report import Report, StopRequest
+from ensue.tuning import CHANGES, MIN_TRIALS, Tuning, _spaces, tune
 
 SESSIONS = [[f"a{(start + step) % 9}" for step in range(2 + start % 4)] for start in range(120)]
 """Walks around a circle of nine items, so that most settings rank alike."""
@@ -142,3 +147,69 @@ def test_a_storage_that_is_no_database_is_refused_and_stays(tmp_path: Path) -> N
         with pytest.raises(ensue.SettingError, match=message):
             ensue.tune("next", SESSIONS, "vsknn", search={"idf": "0:2"}, trials=1, storage=storage)
     assert file.read_text() == "session,item\n"
+
+
+class FakeClock:
+    """A clock that only trainings and scorings move."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    process_time = monotonic
+
+
+class FakePredictor:
+    """Ten epochs of ten steps, which take as long as the data is large; a fifth of the time is for the scoring."""
+
+    schedule = None
+
+    def __init__(self, clock: FakeClock, seconds: float, final_factor: float, settings: dict[str, object]) -> None:
+        self.clock = clock
+        self.seconds = seconds
+        self.final_factor = final_factor
+        self.changes = settings
+        self.all_settings = {setting.name: setting.default for setting in settings_of("next", "sansr")} | settings
+
+    def fit(self, train: Histories, valid: Histories | None = None) -> Iterator[Report]:
+        duration = self.seconds * len(train) / len(SESSIONS)
+        start = self.clock.now
+        stop = StopRequest()
+        for epoch in range(1, 11):
+            for step in range(1, 11):
+                self.clock.now += duration / 125 * (self.final_factor if valid is None else 1)
+                metric = 0.5 if step == 10 else None
+                yield Report("fit", epoch, 10, step, 10, 0.0, self.clock.now - start, valid=metric, stop=stop)
+            if stop.is_made:
+                break
+        self.clock.now += duration / 5
+
+
+@pytest.mark.parametrize(
+    ("seconds", "slowness", "final_factor"), [(150, 1, 1), (150, 2.9, 1), (150, 2.9, 2), (1500, 1, 1), (1500, 1.6, 1.5)]
+)
+def test_the_time_is_kept_where_the_best_settings_are_slow(
+    seconds: float, slowness: float, final_factor: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every trial with another ``dim`` is better than the one before, and the last trainings may take longer."""
+    clock = FakeClock()
+    finished: list[float] = []
+
+    def make_fake(task: str, model: str, *, settings: dict[str, object], seed: int) -> FakePredictor:
+        return FakePredictor(clock, seconds * (slowness if "dim" in settings else 1), final_factor, settings)
+
+    def score_fake(predictors: Sequence[FakePredictor], data: Histories) -> tuple[str, list[BootstrapResult]]:
+        finished.append(clock.now)
+        values = [[len(finished) * ("dim" in predictor.changes)] for predictor in predictors]
+        return "mrr", [BootstrapResult(("mrr",), np.array([value]), np.array([value, value])) for value in values]
+
+    monkeypatch.setattr("ensue.tuning.time", clock)
+    monkeypatch.setattr("ensue.tuning.make", make_fake)
+    monkeypatch.setattr("ensue.tuning.score_alone", score_fake)
+    tuning = tune("next", Histories.of([ensue.History(tuple(session)) for session in SESSIONS]), "sansr",
+                  search={"dim": "8,16"}, minutes=30)  # fmt: skip
+    assert clock.now < 1.1 * 1800
+    assert tuning.settings and tuning.gain is not None
+    assert tuning.fraction == (1 if seconds == 150 else 0.125) and tuning.final_fraction >= tuning.fraction

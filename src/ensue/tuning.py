@@ -7,8 +7,11 @@ gain nothing there, the defaults are kept.
 The first trial has the defaults. Every other one changes two settings of the best trial so far: of a dozen trials that
 draw ten settings at once, hardly any is near the defaults, which are good. The settings take turns. A trial that scores
 higher than the best one is trained and scored once more, with another seed and on a random split; it is the best if it
-scores higher there too. Where the defaults take more than a twelfth of the time, trials are trained on a part of the
-data.
+scores higher there too. Where the defaults take more than a twelfth of the time, trials are trained on a fraction of
+the data.
+
+The last comparison trains the defaults and the best settings once more. The time for it is kept free while trials run,
+by how long both took in their trials; a trial that reaches into it is pruned.
 """
 
 from __future__ import annotations
@@ -18,10 +21,12 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, NamedTuple, NoReturn, TypedDict, Unpack
 
 import numpy as np
 
@@ -30,6 +35,7 @@ from ensue.data.test_split import split_data, to_frame
 from ensue.errors import SettingError
 from ensue.evaluation.comparison import Data, score_alone
 from ensue.evaluation.result import ERRORS
+from ensue.learning.life import LAST_TRAINING
 from ensue.metrics import label
 from ensue.predictor import AnyPredictor, make
 from ensue.registry import catalogue_of, require_model, require_task, settings_of
@@ -54,10 +60,12 @@ TIMED_STEPS = 20
 """Steps after which the duration of an epoch is estimated."""
 MAX_DURATION = 3.0
 """Processor time of a trial after which it is stopped, as a multiple of the first one's."""
-FINAL_FITS = 3.0
-"""Duration of the last comparison as a multiple of the first trial's, on as much data."""
+FINAL_FACTOR = 1.5
+"""Duration of the last comparison as a multiple of what its two trainings took in trials, on the same fraction: it has
+1 / (1 - ``VALID``) times their data."""
 FINAL_FRACTION = 0.3
-"""Maximum fraction of the time for the last comparison, if trials are trained on a fraction of the data."""
+"""Fraction of the time that is kept free for the last comparison if trials are trained on a fraction of the data: more
+only where as much data takes longer, and less where all the data takes less."""
 CHANGES = 2
 """Settings of the best trial so far that a trial changes."""
 START_TRIALS = 5
@@ -70,6 +78,10 @@ SETTINGS = "settings"
 """Attribute of a trial that holds all its settings."""
 SCORES = "scores"
 """Attribute of a trial with its scores: two of the defaults and of trials whose first one was the highest."""
+SECONDS = "seconds"
+"""Attribute of a trial with the duration of its first training and scoring."""
+NO_TIME = "the time was over before it could be compared with the defaults"
+"""Reason for which a trial is pruned."""
 BEST = "best"
 """Attribute of the defaults, and of trials both of whose scores were the highest."""
 RANGES: Mapping[str, tuple[float, float]] = {
@@ -93,7 +105,7 @@ CHOICES: Mapping[str, tuple[tuple[str | float, ...], ...]] = {
     "min_count": ((1, 2, 3, 5),), "retrieved": ((0, 100),),
 }  # fmt: skip
 """By setting, values that are searched if the default is one of them."""
-FIRST = ("learning_rate", "dropout", "epochs", "loss", "batch_size", "first", "dim", "cosine", "exponent")
+FIRST_CHANGED = ("learning_rate", "dropout", "epochs", "loss", "batch_size", "first", "dim", "cosine", "exponent")
 """Settings that are changed first."""
 
 
@@ -106,7 +118,7 @@ class Tuning:
         model: its name.
         metric: by which trials were scored, and the gain is measured.
         settings: the best settings that differ from the defaults; empty where the defaults are kept.
-        trials: each trial's number, state, settings and metric.
+        trials: each trial's number, state, settings, metric, and the ``seconds`` of its first training and scoring.
         gain: on the third part of the data, metrics of the ``defaults`` and the ``tuned`` settings, their
             ``difference`` with its 95 % interval (``low``, ``high``), ``ratio`` and two-sided ``p_value``; ``None``
             where no trial was better than the defaults.
@@ -131,14 +143,18 @@ class Tuning:
     @property
     def sentence(self) -> str:
         """The gain as a sentence."""
+        if len(self.trials) == 1:
+            return "there was no trial but the defaults; give more minutes or trials"
         if self.gain is None:
             return f"no trial was better than the defaults by {label(self.metric)} on the validation data"
         gain = {name: 100 * self.gain[name] for name in ("difference", "low", "high")}
-        part = "" if self.final_fraction == 1 else f", both trained on {100 * self.final_fraction:.2g} % of the data"
+        data_note = (
+            "" if self.final_fraction == 1 else f", both trained on {100 * self.final_fraction:.2g} % of the data"
+        )
         ending = "" if self.settings else ": the defaults are kept"
         return (
             f"{label(self.metric)} on held-out data: {gain['difference']:+.2f} points over the defaults (95 % CI "
-            f"{gain['low']:.2f} to {gain['high']:.2f}, p = {self.gain['p_value']:.3f}){part}{ending}"
+            f"{gain['low']:.2f} to {gain['high']:.2f}, p = {self.gain['p_value']:.3f}){data_note}{ending}"
         )
 
 
@@ -149,202 +165,275 @@ class TuningOptions(TypedDict, total=False):
     """By setting, ``low:high`` or the values to choose from, ``64,128,256``. [default: ``RANGES``, ``MULTIPLIED`` and
     ``CHOICES``, as far as the model has these settings]"""
     minutes: float
-    """Duration of the search, the last comparison included; a trial that is running ends after its epoch."""
+    """Duration of the search, the last comparison included; a trial that is running when its time is over is pruned.
+    [default: 30]"""
     trials: int | None
     """Maximum number of trials. [default: no bound]"""
     test_size: float
-    """Fraction of the data that measures the gain."""
+    """Fraction of the data that measures the gain. [default: 0.2]"""
     storage: str | Path | None
     """SQLite file from which the search is resumed."""
     seed: int
-    """Seed of the search, the splits and the trainings."""
+    """Seed of the search, the splits and the trainings. [default: 0]"""
     settings: Mapping[str, object] | None
     """Settings that stay fixed."""
     report: Callable[[Mapping[str, object]], object] | None
     """Function that gets each trial that has ended."""
 
 
-def tune(
-    task: str,
-    data: Data,
-    model: str,
-    *,
-    search: Mapping[str, str] | None = None,
-    minutes: float = 30.0,
-    trials: int | None = None,
-    test_size: float = 0.2,
-    storage: str | Path | None = None,
-    seed: int = 0,
-    settings: Mapping[str, object] | None = None,
-    report: Callable[[Mapping[str, object]], object] | None = None,
-) -> Tuning:
+def tune(task: str, data: Data, model: str, **options: Unpack[TuningOptions]) -> Tuning:
     """Search for settings of a model; see :func:`ensue.model_selection.tune` and :class:`TuningOptions`."""
     start = time.monotonic()
+    search = options.get("search")
+    minutes = options.get("minutes", 30.0)
+    trials = options.get("trials")
+    seed = options.get("seed", 0)
+    report = options.get("report")
     require_task(task)
     if require_model(task, model) == "best":
         raise SettingError("best is several models; search the settings of one, such as --model core")
     if not minutes > 0 or (trials is not None and require_integer("trials", trials) < 1):
         raise SettingError("give minutes above 0, and at least one trial")
-    fixed = dict(settings or {})
     defaults = {setting.name: setting.default for setting in settings_of(task, model)}
+    fixed = {**(options.get("settings") or {}), **({"refit": False} if "refit" in defaults else {})}
     _spaces(task, model, search, fixed, defaults)
-    known, test = split_data(data, require_fraction(test_size, "test_size"), seed)
-    splits = split_data(known, VALID, seed), split_data(known, VALID, seed + 1, by="random")
-    refit = {"refit": False} if "refit" in defaults else {}
-    optuna = _optuna()
-    study = _study(optuna, storage, f"{task} {model}", known, [fixed, search, seed], seed)
-    end = start + 60 * minutes
-
-    def predictor(changes: Mapping[str, object], repeat: int = 0) -> AnyPredictor:
-        return make(task, model, settings={**fixed, **refit, **changes}, seed=seed + repeat)
-
-    def score(
-        candidate: AnyPredictor, fraction: float, check: Callable[[Report], object], repeat: int = 0
-    ) -> tuple[str, float]:
-        train, valid = splits[repeat]
-        scored = _fraction(valid, math.sqrt(fraction), seed)  # little data says little
-        for progress in candidate.fit(_fraction(train, fraction, seed), scored):
-            check(progress)
-        metric, (result,) = score_alone([candidate], scored)
-        value = result.by_name()[metric]
-        return metric, -value if metric in ERRORS else value
-
-    def first_trial(trial: Trial) -> float:
-        trial.set_user_attr(DEFAULTS, True)
-        for fraction in FRACTIONS:
-            checks: list[float] = []
-            limit = math.inf if fraction == FRACTIONS[-1] else 60 * minutes / MIN_TRIALS
-            candidate = predictor({})
-            begin = time.monotonic(), time.process_time()
-            try:
-                metric, value = score(candidate, fraction, _first_check(checks, limit, end))
-                break
-            except _TooSlowError:
-                continue
-        for epoch, valid_metric in enumerate(checks):
-            trial.report(valid_metric, epoch)
-        schedule = {} if candidate.schedule is None else asdict(candidate.schedule)
-        fitted = {name: value for name, value in {**candidate.all_settings, **schedule}.items() if name in defaults}
-        duration = time.monotonic() - begin[0], time.process_time() - begin[1]
-        mean = mean_score(trial, value, fraction)
-        trial.set_user_attr(BEST, True)
-        study.set_user_attr("first", _First(metric, fraction, *duration, fitted)._asdict())
-        return mean
-
-    def stop_late(progress: Report) -> None:
-        if time.monotonic() > end:
-            progress.stop()
-
-    def mean_score(trial: Trial, value: float, fraction: float) -> float:
-        scores = [value, score(predictor(_settings(trial), 1), fraction, stop_late, 1)[1]]
-        trial.set_user_attr(SCORES, scores)
-        return sum(scores) / 2
-
-    def objective(trial: Trial) -> float:
-        if "first" not in study.user_attrs:
-            return first_trial(trial)
-        first = _First(**study.user_attrs["first"])
-        spaces = _spaces(task, model, search, fixed, first.fitted)
-        changed = _changed(list(spaces), trial.number, seed)
-        best_trial = _best(study)
-        best = _settings(best_trial)
-        values = {name: spaces[name](trial) for name in changed}
-        # A value that the best trial has already is changed back to the default.
-        values = {name: _rounded(value) for name, value in values.items() if name not in best or best[name] != value}
-        trial.set_user_attr(SETTINGS, {name: best[name] for name in best if name not in changed} | values)
-        try:
-            value = score(predictor(_settings(trial)), first.fraction, _check(trial, first, last_start(first)))[1]
-        except SettingError as error:  # such as a dim that is no multiple of heads
-            trial.set_user_attr("refused", str(error))
-            raise optuna.TrialPruned from error
-        best_scores: list[float] = best_trial.user_attrs[SCORES]
-        trial.set_user_attr(SCORES, [value])
-        if value <= best_scores[0]:
-            return value
-        mean = mean_score(trial, value, first.fraction)
-        trial.set_user_attr(BEST, 2 * mean - value > best_scores[1])
-        return mean
-
-    def last_start(first: _First) -> float:
-        return end - FINAL_FITS * first.seconds * first.final(60 * minutes) / first.fraction
+    search_data, test = split_data(data, require_fraction(options.get("test_size", 0.2), "test_size"), seed)
+    study = _study(options.get("storage"), f"{task} {model}", search_data, [fixed, search, seed], seed)
+    tuner = _Tuner(task, model, search, fixed, seed, study, search_data, 60 * minutes, start + 60 * minutes)
 
     def after_trial(study: Study, trial: FrozenTrial) -> None:
         if report is not None:
             report(_row(trial))
-        if time.monotonic() > last_start(_First(**study.user_attrs["first"])):
+        if not tuner.has_time:
             study.stop()
 
-    study.optimize(objective, n_trials=trials, callbacks=[after_trial])
-    first = _First(**study.user_attrs["first"])
-    rows = tuple(_row(trial) for trial in study.trials)
-    best_trial = _best(study)
-    if DEFAULTS in best_trial.user_attrs:
-        return Tuning(task, model, first.metric, {}, rows, None, first.fraction, first.fraction)
-    final = first.final(60 * minutes)
-    best = _settings(best_trial)
-    pair = [predictor(changes) for changes in ({}, best)]
-    for candidate in pair:
-        deque(candidate.fit(_fraction(known, final, seed)), maxlen=0)
-    metric, (default, tuned) = score_alone(pair, _fraction(test, math.sqrt(final), seed))
-    gain = tuned.against(default, metric)
-    gain |= {"defaults": default.by_name()[metric], "tuned": tuned.by_name()[metric]}
-    is_better = gain["difference"] < 0 if metric in ERRORS else gain["difference"] > 0
-    return Tuning(task, model, metric, best if is_better else {}, rows, gain, first.fraction, final)
+    study.optimize(tuner.run_trial, n_trials=trials, callbacks=[after_trial])
+    return tuner.outcome(test)
 
 
 class _TooSlowError(Exception):
     """The first trial takes more than its share of the time."""
 
 
-class _First(NamedTuple):
-    """What the first trial measured: metric, fraction of the data, wall and processor time, settings as fitted."""
+class _Score(NamedTuple):
+    """Outcome of a training on a fraction of the data: a metric, negative where the lowest is best, and durations."""
 
     metric: str
+    value: float
     fraction: float
     seconds: float
     cpu_seconds: float
     fitted: Mapping[str, object]
-
-    def final(self, seconds: float) -> float:
-        """Return the fraction of the data that the last comparison has time for."""
-        affordable = self.fraction * FINAL_FRACTION * seconds / FINAL_FITS / self.seconds
-        return 1.0 if self.fraction == 1 else min(1.0, max(self.fraction, affordable))
+    """Settings, those that were fitted to the data as they were fitted."""
 
 
-def _first_check(checks: list[float], limit: float, end: float) -> Callable[[Report], None]:
-    """Return what stores the checks of the first trial, and ends it where it would take longer than ``limit``."""
-    begin = time.monotonic()
+@dataclass(frozen=True)
+class _Tuner:
+    """A search: it runs trials, and compares the best one with the defaults.
+
+    Attributes:
+        data: training and validation data of the trials.
+        seconds: duration of the search.
+        end: value of ``time.monotonic()`` at which it is to end.
+    """
+
+    task: str
+    model: str
+    search: Mapping[str, str] | None
+    fixed: Mapping[str, object]
+    seed: int
+    study: Study
+    data: Data
+    seconds: float
+    end: float
+
+    @cached_property
+    def splits(self) -> tuple[tuple[Data, Data], ...]:
+        """(training data, validation data) of the first and the second training of a trial."""
+        return split_data(self.data, VALID, self.seed), split_data(self.data, VALID, self.seed + 1, by="random")
+
+    @property
+    def first(self) -> _Score:
+        return _Score(**self.study.user_attrs["first"])
+
+    @property
+    def best(self) -> FrozenTrial:
+        return [trial for trial in self.study.trials if trial.user_attrs.get(BEST)][-1]
+
+    @property
+    def has_time(self) -> bool:
+        """True if a trial that takes as long as the defaults would end in time."""
+        first = self.first
+        return time.monotonic() + first.seconds <= self.last_start(first, self.best.user_attrs[SECONDS])
+
+    def last_start(self, first: _Score, seconds: float) -> float:
+        """Return the latest start of the last comparison, of settings that took some seconds in their trial."""
+        same_data = FINAL_FACTOR * (first.seconds + seconds)
+        return self.end - max(same_data, min(same_data / first.fraction, FINAL_FRACTION * self.seconds))
+
+    def predictor(self, changes: Mapping[str, object], repeat: int = 0) -> AnyPredictor:
+        return make(self.task, self.model, settings={**self.fixed, **changes}, seed=self.seed + repeat)
+
+    def score(
+        self, changes: Mapping[str, object], fraction: float, check: Callable[[Report], object], repeat: int = 0
+    ) -> _Score:
+        """Train a predictor and score it on one of the splits; ``check`` gets the reports of the training."""
+        start_time = time.monotonic()
+        start_cpu_time = time.process_time()
+        train, valid = self.splits[repeat]
+        valid = _latest(valid, math.sqrt(fraction), self.seed)  # little data says little
+        candidate = self.predictor(changes, repeat)
+        for progress in candidate.fit(_latest(train, fraction, self.seed), valid):
+            check(progress)
+        metric, (result,) = score_alone([candidate], valid)
+        value = result.by_name()[metric] * (-1 if metric in ERRORS else 1)
+        names = {setting.name for setting in settings_of(self.task, self.model)}
+        schedule = {} if candidate.schedule is None else asdict(candidate.schedule)
+        fitted = {name: setting for name, setting in {**candidate.all_settings, **schedule}.items() if name in names}
+        seconds, cpu_seconds = time.monotonic() - start_time, time.process_time() - start_cpu_time
+        return _Score(metric, value, fraction, seconds, cpu_seconds, fitted)
+
+    def run_trial(self, trial: Trial) -> float:
+        """Run one trial; returns its score, or the mean of two."""
+        if "first" not in self.study.user_attrs:
+            return self._run_first(trial)
+        first = self.first
+        best = self.best
+        best_scores: list[float] = best.user_attrs[SCORES]
+        best_seconds: float = best.user_attrs[SECONDS]
+        spaces = _spaces(self.task, self.model, self.search, self.fixed, first.fitted)
+        changed = _changed(list(spaces), trial.number, self.seed)
+        values = {name: _rounded(spaces[name](trial)) for name in changed}
+        best_changes: dict[str, object] = best.user_attrs[SETTINGS]
+        # A value that the best trial has already is changed back to the default.
+        values = {name: value for name, value in values.items() if best_changes.get(name) != value}
+        changes = {name: best_changes[name] for name in best_changes if name not in changed} | values
+        trial.set_user_attr(SETTINGS, changes)
+        check = self._check(trial, best_seconds, is_first=True)
+        try:
+            score = self.score(changes, first.fraction, check)
+        except SettingError as error:  # such as a dim that is no multiple of heads
+            _prune(trial, str(error))
+        trial.set_user_attr(SECONDS, score.seconds)
+        trial.set_user_attr(SCORES, [score.value])
+        if score.value <= best_scores[0]:
+            return score.value
+        best_seconds = max(best_seconds, score.seconds)
+        if time.monotonic() + score.seconds > self.last_start(first, best_seconds):
+            _prune(trial, NO_TIME)
+        second = self.score(changes, first.fraction, self._check(trial, best_seconds), 1).value
+        trial.set_user_attr(SCORES, [score.value, second])
+        trial.set_user_attr(BEST, second > best_scores[1])
+        return (score.value + second) / 2
+
+    def _run_first(self, trial: Trial) -> float:
+        """Run the trial of the defaults, on the largest fraction of the data that leaves time for others."""
+        trial.set_user_attr(DEFAULTS, True)
+        trial.set_user_attr(SETTINGS, {})
+        for fraction in FRACTIONS:
+            checks: list[float] = []
+            limit = math.inf if fraction == FRACTIONS[-1] else self.seconds / MIN_TRIALS
+            with suppress(_TooSlowError):
+                score = self.score({}, fraction, _first_check(checks, limit, self.end))
+                break
+        for epoch, valid_metric in enumerate(checks):
+            trial.report(valid_metric, epoch)
+        second = self.score({}, fraction, _stop_after(self.end), 1).value
+        trial.set_user_attr(SECONDS, score.seconds)
+        trial.set_user_attr(SCORES, [score.value, second])
+        trial.set_user_attr(BEST, True)
+        self.study.set_user_attr("first", score._asdict())
+        return (score.value + second) / 2
+
+    def _check(self, trial: Trial, best_seconds: float, *, is_first: bool = False) -> Callable[[Report], None]:
+        """Return the check that prunes a trial by its duration, the time, or the median of others after as many epochs.
+
+        Args:
+            trial: which is running.
+            best_seconds: duration of the trial whose settings are compared at last, if this one takes no longer.
+            is_first: it is the first of two trainings, which is compared with the median of others.
+        """
+        first = self.first
+        start_time = time.monotonic()
+        latest = time.process_time() + MAX_DURATION * first.cpu_seconds
+        epochs = count()
+
+        def check(report: Report) -> None:
+            if is_first and report.valid is not None:
+                trial.report(_monitored(report), next(epochs))
+                if trial.should_prune():
+                    raise _optuna().TrialPruned
+            if time.process_time() > latest:
+                _prune(trial, f"takes more than {MAX_DURATION:g} times as long as the defaults")
+            now = time.monotonic()
+            seconds = now - start_time
+            # The second training takes as long as the first one.
+            if now + is_first * seconds > self.last_start(first, max(best_seconds, seconds)):
+                _prune(trial, NO_TIME)
+
+        return check
+
+    def outcome(self, test: Data) -> Tuning:
+        """Compare the best settings with the defaults on the third part of the data, on as much as there is time for.
+
+        A training ends after the epoch in which its share of the time is over.
+        """
+        first = self.first
+        best = self.best
+        rows = tuple(_row(trial) for trial in self.study.trials)
+        if DEFAULTS in best.user_attrs:
+            return Tuning(self.task, self.model, first.metric, {}, rows, None, first.fraction, first.fraction)
+        best_seconds = best.user_attrs[SECONDS]
+        pair_seconds = first.seconds + best_seconds
+        remaining = self.end - time.monotonic()
+        affordable = first.fraction * remaining / (FINAL_FACTOR * pair_seconds)
+        fraction = min(1.0, max(FRACTIONS[-1], affordable))
+        train = _latest(self.data, fraction, self.seed)
+        settings: dict[str, object] = best.user_attrs[SETTINGS]
+        pair = [self.predictor(changes) for changes in ({}, settings)]
+        end = self.end - remaining * (1 - LAST_TRAINING)  # the rest is for the scoring
+        ends = [end - remaining * LAST_TRAINING * best_seconds / pair_seconds, end]
+        for candidate, end in zip(pair, ends, strict=True):
+            deque(map(_stop_after(end), candidate.fit(train)), maxlen=0)
+        metric, (default, tuned) = score_alone(pair, _latest(test, math.sqrt(fraction), self.seed))
+        gain = tuned.against(default, metric)
+        gain |= {"defaults": default.by_name()[metric], "tuned": tuned.by_name()[metric]}
+        is_better = gain["difference"] < 0 if metric in ERRORS else gain["difference"] > 0
+        return Tuning(
+            self.task, self.model, metric, settings if is_better else {}, rows, gain, first.fraction, fraction
+        )
+
+
+def _prune(trial: Trial, reason: str) -> NoReturn:
+    trial.set_user_attr("refused", reason)
+    raise _optuna().TrialPruned
+
+
+def _stop_after(end: float) -> Callable[[Report], None]:
+    """Return the check that ends a training after the epoch in which the time is over."""
 
     def check(report: Report) -> None:
-        if report.valid is not None:
-            checks.append(_monitored(report))
-        expected = elapsed = time.monotonic() - begin
-        if report.step >= TIMED_STEPS:
-            epochs = report.epoch - 1 + report.step / report.steps
-            expected = report.seconds / epochs * min(report.epochs, MIN_EPOCHS)
-        if max(elapsed, expected) > limit:
-            raise _TooSlowError
         if time.monotonic() > end:
             report.stop()
 
     return check
 
 
-def _check(trial: Trial, first: _First, end: float) -> Callable[[Report], None]:
-    """Return what ends a trial: a median that is better after as many epochs, its duration, or the time."""
-    latest = time.process_time() + MAX_DURATION * first.cpu_seconds
-    epochs = count()
+def _first_check(checks: list[float], limit: float, end: float) -> Callable[[Report], None]:
+    """Return the check that stores the metrics of the first trial, and ends it if it would exceed ``limit``."""
+    start_time = time.monotonic()
+    stop_late = _stop_after(end)
 
     def check(report: Report) -> None:
         if report.valid is not None:
-            trial.report(_monitored(report), next(epochs))
-            if trial.should_prune():
-                raise _optuna().TrialPruned
-            if time.monotonic() > end:
-                report.stop()
-        if time.process_time() > latest:
-            trial.set_user_attr("refused", f"takes more than {MAX_DURATION:g} times as long as the defaults")
-            raise _optuna().TrialPruned
+            checks.append(_monitored(report))
+        expected = elapsed = time.monotonic() - start_time
+        if report.step >= TIMED_STEPS:
+            epochs = report.epoch - 1 + report.step / report.steps
+            expected = report.seconds / epochs * min(report.epochs, MIN_EPOCHS)
+        if max(elapsed, expected) > limit:
+            raise _TooSlowError
+        stop_late(report)
 
     return check
 
@@ -355,14 +444,14 @@ def _monitored(report: Report) -> float:
     return -report.valid if report.monitor == "loss" else report.valid
 
 
-def _fraction(data: Data, fraction: float, seed: int) -> Data:
+def _latest(data: Data, fraction: float, seed: int) -> Data:
     """Return a fraction of the data, the latest where it has an order."""
     return data if fraction == 1 else split_data(data, fraction, seed)[1]
 
 
 def _changed(names: list[str], number: int, seed: int) -> set[str]:
     """Return the settings that a trial changes: they take turns, after the first turn each in another order."""
-    names.sort(key=lambda name: FIRST.index(name) if name in FIRST else len(FIRST))
+    names.sort(key=lambda name: FIRST_CHANGED.index(name) if name in FIRST_CHANGED else len(FIRST_CHANGED))
     changed = set()
     for change in range(CHANGES * (number - 1), CHANGES * number):
         turn, index = divmod(change, len(names))
@@ -378,7 +467,7 @@ def _spaces(
     if search is not None:
         spaces = {name: _parsed(name, text, defaults[name]) for name, text in search.items()}
     else:
-        spaces = {name: _range(name, *ends, whole=False) for name, ends in RANGES.items() if name in defaults}
+        spaces = {name: _range(name, *ends, is_integer=False) for name, ends in RANGES.items() if name in defaults}
         for name in MULTIPLIED:
             if type(default := defaults.get(name)) is int and default > 0:
                 sizes = {max(1, int(factor * default)) for factor in MULTIPLES}
@@ -404,10 +493,10 @@ def _spaces(
 def _parsed(name: str, text: str, default: object) -> Callable[[Trial], object]:
     """Return the space of ``low:high`` or ``value,value``."""
     ends = text.split(":")
-    whole = isinstance(default, int) and not isinstance(default, bool)
+    is_integer = isinstance(default, int) and not isinstance(default, bool)
     try:
         if len(ends) == 2:
-            return _range(name, float(ends[0]), float(ends[1]), whole=whole)
+            return _range(name, float(ends[0]), float(ends[1]), is_integer=is_integer)
     except ValueError:
         pass
     values = [value.strip() for value in text.split(",") if value.strip()]
@@ -421,25 +510,17 @@ def _parsed(name: str, text: str, default: object) -> Callable[[Trial], object]:
         raise SettingError(f"search {name}={text!r}: {name} is a number") from None
 
 
-def _range(name: str, low: float, high: float, *, whole: bool) -> Callable[[Trial], object]:
+def _range(name: str, low: float, high: float, *, is_integer: bool) -> Callable[[Trial], object]:
     if not (math.isfinite(low) and low < high < math.inf):
         raise SettingError(f"search {name}: {low:g}:{high:g} is no range; give low:high")
     log = low > 0 and high / low >= SMALLEST_LOG_RATIO
-    if whole:
+    if is_integer:
         return lambda trial: trial.suggest_int(name, int(low), int(high), log=log)
     return lambda trial: trial.suggest_float(name, low, high, log=log)
 
 
 def _choice(name: str, values: Sequence[str | float]) -> Callable[[Trial], object]:
     return lambda trial: trial.suggest_categorical(name, values)
-
-
-def _best(study: Study) -> FrozenTrial:
-    return [trial for trial in study.trials if trial.user_attrs.get(BEST)][-1]
-
-
-def _settings(trial: Trial | FrozenTrial) -> dict[str, object]:
-    return dict(trial.user_attrs.get(SETTINGS, {}))
 
 
 def _rounded(value: object) -> object:
@@ -449,11 +530,10 @@ def _rounded(value: object) -> object:
 
 def _row(trial: FrozenTrial) -> dict[str, object]:
     """Return a trial as JSON."""
-    row = {"number": trial.number, "state": trial.state.name.lower(), SETTINGS: _settings(trial), "value": trial.value}
-    return {**row, **trial.user_attrs}
+    return {"number": trial.number, "state": trial.state.name.lower(), "value": trial.value, **trial.user_attrs}
 
 
-def _study(optuna: ModuleType, storage: str | Path | None, name: str, data: Data, search: object, seed: int) -> Study:
+def _study(storage: str | Path | None, name: str, data: Data, search: object, seed: int) -> Study:
     """Return the study, continued from its storage; its name holds a hash of the data and of what is searched.
 
     Raises:
@@ -465,6 +545,7 @@ def _study(optuna: ModuleType, storage: str | Path | None, name: str, data: Data
             raise SettingError(f"storage {path}: there is no folder {path.parent}; make it, or give another name")
         if path.exists() and not (path.is_file() and path.read_bytes()[:16] in (b"", b"SQLite format 3\0")):
             raise SettingError(f"storage {path}: exists and is no SQLite file; name another file")
+    optuna = _optuna()
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     digest = hashlib.sha256((repr(search) + to_frame(data).write_ndjson()).encode()).hexdigest()[:12]
     url = None if storage is None else f"sqlite:///{Path(storage).resolve()}"

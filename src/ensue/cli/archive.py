@@ -14,8 +14,7 @@ from ensue.store.card import stored_lines
 
 
 def pack(
-    folder: Folder,
-    output: Annotated[Path, typer.Option("--output", "-o", help="file to write, such as next.ensue")],
+    folder: Folder, output: Annotated[Path, typer.Option("--output", "-o", help="file to write, such as next.ensue")]
 ) -> None:
     """Write a model folder as one file with checksums, the same bytes for the same folder."""
     require_output(output, [], formats=(archive.SUFFIX,))

@@ -64,10 +64,7 @@ _CONVERSATIONS = name_table("""
 """)
 _USERS = ("user", "human", "customer", "seeker", "usr")
 """Names of the speaker whose turns are queries."""
-_WORDS = _NAMES | {
-    "session": (*_NAMES["session"], *_CONVERSATIONS["id"]),
-    "time": (*_NAMES["time"], *TIME_NAMES),
-}
+_WORDS = _NAMES | {"session": (*_NAMES["session"], *_CONVERSATIONS["id"]), "time": (*_NAMES["time"], *TIME_NAMES)}
 ROLES = tuple(_WORDS)
 _EXAMPLE = "query=…,user=…,time=…"
 _COLUMNS = Roles(

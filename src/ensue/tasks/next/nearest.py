@@ -334,13 +334,7 @@ def multiplied(state: NextState, windows: Windows, index: Index) -> Product:
 
 
 def score_candidates(
-    state: NextState,
-    exclusion: Exclusion,
-    k: int,
-    histories: Histories,
-    filters: Filters | None,
-    *,
-    index: ItemIndex,
+    state: NextState, exclusion: Exclusion, k: int, histories: Histories, filters: Filters | None, *, index: ItemIndex
 ) -> HistoryScores:
     """Score candidates of an index after each history, one of which has an event at least.
 

@@ -400,14 +400,7 @@ class SRGNNSettings(SampledSettings):
     """Items drawn per batch by ``sampled``."""
 
 
-SASREC_SCHEDULE = Schedule(
-    epochs=200,
-    batch_size=128,
-    weight_decay=0.0,
-    monitor="mrr",
-    patience=10,
-    min_steps=50,
-)
+SASREC_SCHEDULE = Schedule(epochs=200, batch_size=128, weight_decay=0.0, monitor="mrr", patience=10, min_steps=50)
 """The authors' batch and step size; early stopping picks the epoch."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections import Counter
 from pathlib import Path
@@ -20,6 +21,7 @@ from ensue.evaluation.ab_tests import (
     mismatch_p_value,
     preference,
     ratio,
+    read_shown,
 )
 from ensue.experiments import Experiment, assign, interleave, read_interleaved, read_split
 from ensue.metrics import Floats
@@ -167,6 +169,14 @@ def test_metrics_of_variants_are_those_counted_by_hand(tmp_path: Path) -> None:
     assert result.differences[0].difference == pytest.approx(-2 / 3)
 
 
+def test_shown_lists_are_read_packed(tmp_path: Path) -> None:
+    line = '{"time": 9, "experiment": "home", "id": "s1", "variant": "a", "ranking": ["i1", "i2"]}\n'
+    packed = tmp_path / "shown.jsonl"
+    packed.write_bytes(gzip.compress(line.encode()))
+    (shown_list,) = read_shown([packed])["home"]
+    assert (shown_list.variant, shown_list.ranking) == ("a", ("i1", "i2"))
+
+
 def test_a_sample_ratio_mismatch_is_a_warning(tmp_path: Path) -> None:
     shown = [(f"s{at}", 1.0, "a" if at < 400 else "b", ["i1"]) for at in range(1_000)]
     clicks = Histories.of([History(("i1",), (2.0,), f"s{at}") for at in range(0, 1_000, 3)])
@@ -236,7 +246,7 @@ def test_interleaved_clicks_count_for_the_model_of_the_item(tmp_path: Path, caps
         ('{"experiment": "e", "variant": "interleave", "ranking": ["i"], "id": "s", "time": 1}', '"sources" must name'),
         ('{"experiment": "e", "variant": "a", "ranking": ["i1"], "id": "s1", "time": 1}', "nothing to compare"),
         ('{"experiment": "e", "variant": "a", "ranking": ["q"], "id": "s1", "time": 1}', "no click of the log"),
-        ("", "holds no list"),
+        ("", "is empty"),
     ],
 )
 def test_wrong_files_are_refused(tmp_path: Path, line: str, error: str) -> None:

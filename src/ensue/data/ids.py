@@ -235,7 +235,8 @@ class IdColumns:
         tally = self.tallies[role]
         absent = stripped.is_in(MISSING).fill_null(False) & (self.missing != KEEP)
         floats = texts.str.contains(_FLOAT).fill_null(False)
-        rounded = stripped.str.contains(_SCIENTIFIC).fill_null(False) | (floats & _is_inexact(stripped))
+        is_inexact = (stripped.cast(pl.Float64, strict=False).abs() >= MAX_EXACT).fill_null(False)
+        rounded = stripped.str.contains(_SCIENTIFIC).fill_null(False) | (floats & is_inexact)
         floats &= ~rounded
         # 7.0 becomes 7 only where the whole column holds whole numbers, or 1.0 would be another version than 1.5 is.
         changed = (stripped != texts).fill_null(False)
@@ -339,7 +340,3 @@ def _has_fraction(column: pl.Series) -> bool:
         return False
     texts = _distinct(column)
     return bool((texts.str.contains(_FRACTION) & ~texts.str.contains(_SCIENTIFIC)).any())
-
-
-def _is_inexact(texts: pl.Series) -> pl.Series:
-    return (texts.cast(pl.Float64, strict=False).abs() >= MAX_EXACT).fill_null(False)

@@ -122,16 +122,16 @@ def read_items(
         SettingError: a type that does not exist.
     """
     path = Path(path)
-    chosen = _ItemColumns(path, columns or {}, like)
+    item_columns = _ItemColumns(path, columns or {}, like)
     with answering(path):
         content = ReadOptions(**opening).open(path)
-        table, lists = _with_lists(content, chosen)
+        table, lists = _with_lists(content, item_columns)
         table = table.filled(path, "item")
     ids = IdColumns({ITEM: "item"}, "item", opening.get("missing", DROP))
     table = _one_row_per_item(ids.normalise(table))
     frame = table.frame
     names = [name.removeprefix("feature ") for name in frame.columns if name != ITEM]
-    title = _choose({name: name for name in names}, _TITLE_NAMES, chosen.roles.get(TITLE)) or ""
+    title = _choose({name: name for name in names}, _TITLE_NAMES, item_columns.roles.get(TITLE)) or ""
     kinds = dict[str, str]()
     features = list[pl.Series]()
     warnings = [*ids.warnings]
@@ -141,8 +141,8 @@ def read_items(
         joined = _joined_lists(cells)
         is_list = name in lists or joined is not cells
         plain = _decimal_points(joined)
-        found = TEXT if name == title else CATEGORY if is_list else _kind_of(plain)
-        kind = chosen.kinds.get(name) or chosen.headers[name] or found
+        detected_kind = TEXT if name == title else CATEGORY if is_list else _kind_of(plain)
+        kind = item_columns.kinds.get(name) or item_columns.headers[name] or detected_kind
         cells = plain if kind == NUMBER else joined
         if kind == NUMBER and plain is not joined:
             row = int((plain != joined).fill_null(value=False).arg_max() or 0)
@@ -158,19 +158,19 @@ def read_items(
             kinds[name] = kind
             features.append(cells)
     if not {*kinds.values()} - {IGNORE}:
-        ignored = [name for name in chosen.headers if name != chosen.id_column]
+        ignored = [name for name in item_columns.headers if name != item_columns.id_column]
         advice = f"give {listed(ignored)} a type, as in --item-columns {ignored[0]}=text"
         raise DataError(f"{path}: no column is a feature; {advice}")
     left_out = tuple(name for name in names if name not in kinds)
-    items = Items(frame[ITEM].cast(pl.String), pl.DataFrame(features), kinds, title, chosen.id_column, left_out)
+    items = Items(frame[ITEM].cast(pl.String), pl.DataFrame(features), kinds, title, item_columns.id_column, left_out)
     return items, tuple(warnings)
 
 
-def _with_lists(content: Content, chosen: _ItemColumns) -> tuple[Table, list[str]]:
+def _with_lists(content: Content, item_columns: _ItemColumns) -> tuple[Table, list[str]]:
     """Return a table, and the names of the columns that hold lists, whose members are joined by ``|``."""
     if not content.parquet:
-        return read_table(content, chosen.find, (dict,), _ADVICE), []
-    roles, notes = chosen.find([*content.schema()])
+        return read_table(content, item_columns.find, (dict,), _ADVICE), []
+    roles, notes = item_columns.find([*content.schema()])
     kinds = {role: content.schema()[name] for role, name in roles.items() if role != ITEM}
     lists = [
         role for role, kind in kinds.items() if isinstance(kind, pl.List | pl.Array) and not kind.inner.is_nested()

@@ -91,10 +91,6 @@ def _kind_of_content(content: Content) -> Kind:
     return next((kind for kind, matches in _RECOGNISERS if matches(content)), "sequences")
 
 
-def _is_posts(content: Content) -> bool:
-    return export_of(content) is not None or _is_articles(content)
-
-
 def _is_texts(content: Content) -> bool:
     table = _as_texts(content)
     if table is None:
@@ -168,7 +164,7 @@ def _is_queries(content: Content) -> bool:
 
 
 _RECOGNISERS: tuple[tuple[Kind, Callable[[Content], bool]], ...] = (
-    ("posts", _is_posts),
+    ("posts", lambda content: export_of(content) is not None or _is_articles(content)),
     ("queries", _is_queries),
     ("texts", _is_texts),
 )

@@ -29,6 +29,8 @@ from ensue.errors import DataError, SettingError
 from ensue.lines import plural, quoted
 from ensue.records import normal_id
 
+ADVICE = "give texts or numbers"
+"""What to do with a column of something else, unless its reader says more."""
 JSON = "json"
 """The one column of originals that are JSON."""
 _SAMPLES = 100
@@ -227,7 +229,7 @@ def read_table(
     content: Content,
     find: Callable[[Sequence[str]], FoundColumns],
     refused: tuple[type, ...] = (list, dict),
-    advice: str = "give texts or numbers",
+    advice: str = ADVICE,
 ) -> Table:
     """A table as it comes, all its columns as texts, by the roles that ``find`` gives them.
 
@@ -272,9 +274,7 @@ def read_delimited(
     return table
 
 
-def read_parquet(
-    content: Content, find: Callable[[Sequence[str]], FoundColumns], advice: str = "give texts or numbers"
-) -> Table:
+def read_parquet(content: Content, find: Callable[[Sequence[str]], FoundColumns], advice: str = ADVICE) -> Table:
     """A table of Parquet or a sheet, numbers and times as they are.
 
     Raises:
@@ -295,7 +295,7 @@ def read_json(
     content: Content,
     find: Callable[[Sequence[str]], FoundColumns],
     refused: tuple[type, ...] = (list, dict),
-    advice: str = "give texts or numbers",
+    advice: str = ADVICE,
 ) -> Table:
     """JSON Lines, an object a row.
 

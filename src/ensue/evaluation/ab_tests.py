@@ -28,6 +28,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ensue.data.files import answering, open_file
 from ensue.data.histories import Histories
 from ensue.errors import DataError
 from ensue.experiments import INTERLEAVED, NAME, pseudonym
@@ -136,14 +137,10 @@ def read_shown(paths: Sequence[Path]) -> dict[str, list[ShownList]]:
     """
     experiments: dict[str, list[ShownList]] = {}
     for path in paths:
-        try:
-            with path.open(encoding="utf-8-sig") as file:
-                for number, line in enumerate(file, 1):
-                    if line.strip():
-                        name, shown_list = _read_line(line, f"{path}, line {number}")
-                        experiments.setdefault(name, []).append(shown_list)
-        except (OSError, UnicodeDecodeError) as error:
-            raise DataError(f"{path}: cannot be read ({error})") from None
+        with answering(path):
+            for number, line in open_file(path).filled():
+                name, shown_list = _read_line(line, f"{path}, line {number}")
+                experiments.setdefault(name, []).append(shown_list)
     if not experiments:
         raise DataError(f"{paths[0]}: holds no list; `ensue serve --shown FILE` writes lines such as {_EXAMPLE}")
     for lists in experiments.values():

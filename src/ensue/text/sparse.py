@@ -74,11 +74,11 @@ class SparseRows:
     def at(self, rows: Index, columns: npt.NDArray[np.integer]) -> Floats:
         """Return the values of the cells at ``rows`` and ``columns``, which are broadcast; 0 where none is stored."""
         keys, values = self._sorted
-        wanted = rows * self.shape[1] + columns
+        cell_keys = rows * self.shape[1] + columns
         if not len(keys):
-            return np.zeros(wanted.shape)
-        index = np.searchsorted(keys, wanted).clip(max=len(keys) - 1)
-        return np.where(keys[index] == wanted, values[index], 0)
+            return np.zeros(cell_keys.shape)
+        index = np.searchsorted(keys, cell_keys).clip(max=len(keys) - 1)
+        return np.where(keys[index] == cell_keys, values[index], 0)
 
     @cached_property
     def _sorted(self) -> tuple[Index, Floats]:
@@ -173,16 +173,16 @@ class SparseRows:
         if kernels.is_loaded():
             room = min(num_products, size * width)
             stops = np.empty(size + 1, np.int64)
-            met = np.empty(room, np.int32)
+            out_columns = np.empty(room, np.int32)
             sums = np.empty_like(self.data, shape=room)
             count = kernels.call_unchecked(
                 "sparse_product", rows=size, inner=self.shape[1], width=width, cells=len(self.data),
                 other_cells=len(other.data), room=room, stops=address(self.indptr), columns=address(self.indices),
                 values=address(self.data), other_stops=address(other.indptr), other_columns=address(other.indices),
-                other_values=address(other.data), out_stops=address(stops), out_columns=address(met),
+                other_values=address(other.data), out_stops=address(stops), out_columns=address(out_columns),
                 out_values=address(sums), wide=sums.dtype == np.float64,
             )  # fmt: skip
-            return SparseRows(stops, met[:count].copy(), sums[:count].copy(), width)
+            return SparseRows(stops, out_columns[:count].copy(), sums[:count].copy(), width)
         if _csr_array():
             product = self._in_scipy @ other._in_scipy
             return SparseRows(product.indptr, product.indices, product.data, width)
@@ -271,10 +271,10 @@ def both_ways(matrix: SparseRows, weight: float = 1.0) -> SparseRows:
     """Return a square matrix plus ``weight`` times its transpose, columns rising within a row."""
     if not weight:
         return matrix
-    back = matrix.transposed()
-    rows = np.concatenate([matrix.owners(), back.owners()])
-    columns = np.concatenate([matrix.indices, back.indices])
-    return sparse_cells(rows, columns, np.concatenate([matrix.data, weight * back.data]), matrix.shape)
+    transpose = matrix.transposed()
+    rows = np.concatenate([matrix.owners(), transpose.owners()])
+    columns = np.concatenate([matrix.indices, transpose.indices])
+    return sparse_cells(rows, columns, np.concatenate([matrix.data, weight * transpose.data]), matrix.shape)
 
 
 def unit_rows(owners: Index, terms: Index, counts: Index, weights: Values, num: int) -> SparseRows:
@@ -293,8 +293,8 @@ def unit_rows(owners: Index, terms: Index, counts: Index, weights: Values, num: 
     return sparse_rows(owners, terms, values, (num, len(weights)))
 
 
-def stacked(parts: Sequence[SparseRows]) -> SparseRows:
+def stacked(matrices: Sequence[SparseRows]) -> SparseRows:
     """Return the rows of several matrices of one width, one below the other."""
-    lengths = np.concatenate([np.diff(part.indptr) for part in parts])
-    indices, data = (np.concatenate([getattr(part, name) for part in parts]) for name in ("indices", "data"))
-    return SparseRows(offsets_of(lengths), indices, data, parts[0].shape[1])
+    lengths = np.concatenate([np.diff(matrix.indptr) for matrix in matrices])
+    indices, data = (np.concatenate([getattr(matrix, name) for matrix in matrices]) for name in ("indices", "data"))
+    return SparseRows(offsets_of(lengths), indices, data, matrices[0].shape[1])

@@ -102,11 +102,11 @@ def suggested_cut(scores: Floats, name: str) -> SuggestedCut | None:
     return SuggestedCut(cut, low, high, posts, most, least)
 
 
-def walked_cut(scores: Floats, known: Background) -> float:
+def walked_cut(scores: Floats, background: Background) -> float:
     """The score at which the walk stops; that of the first post where none is worth its background."""
     ranked = np.sort(scores)[::-1]
     # Share of the background above each score, so its number among all posts.
-    tail = known.survival(placed(ranked, known.shift))
+    tail = background.survival(placed(ranked, background.shift))
     # Post k adds one; twice the expected number of background posts is subtracted.
     gain = np.arange(1, len(ranked) + 1) - 2 * len(ranked) * tail
     last = int(gain.argmax()) if gain.max() > 0 else 0
@@ -123,24 +123,11 @@ def placed(scores: Floats, shift: float) -> Floats:
 
 
 BACKGROUNDS: dict[str, Background] = {
-    "best": Background(
-        0.5,
-        (-2.039, -1.717, -1.422, -1.148, -0.892, -0.738, -0.554, -0.427, -0.333, -0.208, -0.15),
-        0.14,
-        0.5,
-        0.12,
-        2.0,
-    ),
-    "tfidf": Background(
-        0.5,
-        (-19.578, -2.186, -1.664, -1.325, -1.061, -0.912, -0.73, -0.616, -0.519, -0.391, -0.301),
-        0.0,
-        0.0,
-        0.0,
-        1.45,
-    ),
-    "bm25": Background(
-        1.0, (-20.723, 0.968, 1.797, 2.399, 2.856, 3.112, 3.382, 3.539, 3.689, 3.843, 3.939), 6.0, 0.5, 0.0, 4.64
-    ),
-}
+    "best": Background(0.5, (-2.039, -1.717, -1.422, -1.148, -0.892, -0.738, -0.554, -0.427, -0.333, -0.208, -0.15),
+                       0.14, 0.5, 0.12, 2.0),
+    "tfidf": Background(0.5, (-19.578, -2.186, -1.664, -1.325, -1.061, -0.912, -0.73, -0.616, -0.519, -0.391, -0.301),
+                        0.0, 0.0, 0.0, 1.45),
+    "bm25": Background(1.0, (-20.723, 0.968, 1.797, 2.399, 2.856, 3.112, 3.382, 3.539, 3.689, 3.843, 3.939),
+                       6.0, 0.5, 0.0, 4.64),
+}  # fmt: skip
 """By the name of the score, as ``benchmarks/cuts.py`` learned them of the training parts."""

@@ -133,7 +133,7 @@ MIN_NETWORK_WEIGHT = 0.02
 """Minimum weight of the network: it orders the items that no count covers."""
 CANDIDATES = 50
 """Candidates that a target is compared with; more of them would give the first ranks less weight."""
-MAX_COUNTED = 2**27
+MAX_COUNTS_OF_DATA = 2**27
 """Bytes of counts of held-out targets that are not computed again."""
 MIN_TARGETS = 1_000
 FOLDS = 5
@@ -168,7 +168,7 @@ class Blend(nn.Module):
         self.beside: Tensor = nn.Buffer(torch.zeros(num_ids, settings.dim))
         self.idle = False
         self._leaning: tuple[Tensor, list[int], Tensor] | None = None
-        self._counted: CountedTargets | None = None
+        self._target_counts: CountedTargets | None = None
         self._encoded: dict[int, tuple[Tensor, Tensor]] | None = None
 
     @property
@@ -267,14 +267,13 @@ class Blend(nn.Module):
     def _contributions(self, batch: Batch) -> Iterator[tuple[Tensor | None, Tensor, Tensor, Tensor | None]]:
         """Yield the contributions of all parts but the network: to all ids, to cells, and the events' part in them."""
         weights = self.part_weights()
-        count = None if self._counted is None else self._counted.of(batch)
+        count = None if self._target_counts is None else self._target_counts.of(batch)
         max_length = self.settings.max_length
         for contribution in blend_counts.contributions(self.memory, weights, batch.arrays(), max_length, count):
             bias, cells, added, event_weights = (
                 None if array is None else torch.from_numpy(array).to(batch.ids.device) for array in contribution
             )
-            assert cells is not None
-            assert added is not None
+            assert cells is not None and added is not None
             yield bias, cells, added, event_weights
 
     def rows(self, ids: Tensor | slice) -> Tensor:
@@ -331,7 +330,7 @@ class Blend(nn.Module):
         self.mix.fill_(max(mix, 0.0))
         self.repeat.copy_(numbers[4:])
 
-    def _set_counted(self, numbers: Tensor) -> None:
+    def _set_baselines(self, numbers: Tensor) -> None:
         """Set the weights of the count-based parts, without the network."""
         self._set(functional.pad(numbers, (1, 0)))
         self.scale.zero_()
@@ -341,14 +340,14 @@ class Blend(nn.Module):
         """Choose the weight of co-occurring items, then all others; twice, for they decide who the candidates are."""
         self.eval()
         # To count takes longest. No number changes the counts, nor does the network, of which several are tried.
-        counted = _COUNTED.get(valid)
+        target_counts = _COUNTS_OF_DATA.get(valid)
         key = ref(learned), self.settings, self.memory.num_ids, self.memory.sessions.num_sessions
-        if counted is None or counted.key != key:
-            counted = CountedTargets(self.memory, drawn(self, valid, self.weight.device), key)
-            _COUNTED[valid] = counted
-        batches = counted.batches
+        if target_counts is None or target_counts.key != key:
+            target_counts = CountedTargets(self.memory, drawn(self, valid, self.weight.device), key)
+            _COUNTS_OF_DATA[valid] = target_counts
+        batches = target_counts.batches
         hidden = valid if hide else None
-        self._counted = counted
+        self._target_counts = target_counts
         self._encoded = {}
         # The weight of co-occurring items is chosen with the network and the neighbours alone.
         self._set(torch.tensor([1.0, 1.0, *(0.0 for _ in PRIOR[2:])]))
@@ -371,15 +370,15 @@ class Blend(nn.Module):
         baseline_weights, baseline_loss = _fitted(features[..., 1:])
         self.idle = baseline_loss - loss < LIKELIHOOD_RATIO
         if self.idle:
-            self._set_counted(baseline_weights)
+            self._set_baselines(baseline_weights)
             if len(features) < MIN_TARGETS:
                 features = torch.cat([features, *self._cross_fitted(learned, hide=hide)])
-                self._set_counted(_fitted(features[..., 1:])[0])
+                self._set_baselines(_fitted(features[..., 1:])[0])
         # Candidates cover the whole of a small catalogue, whose probabilities need no correction.
         power = likeliest_power(self, batches, hidden) if len(self.beside) - FIRST > CANDIDATES else 1.0
         for buffer in (self.scale, self.weight, self.step, self.mix, self.repeat):
             buffer.mul_(power)
-        self._counted = self._encoded = None
+        self._target_counts = self._encoded = None
 
     def _cross_fitted(self, learned: Histories, *, hide: bool) -> Iterator[Tensor]:
         """Yield the features of the targets in each of ``FOLDS`` folds, from counts of all others."""
@@ -425,10 +424,10 @@ class Blend(nn.Module):
         cells, classes = blend_counts.repeated(arrays, self.memory.num_ids, self.settings.max_length)
         kinds.view(-1)[torch.from_numpy(cells)] = torch.from_numpy(1 + classes)
         features = [network.gather(1, candidate_ids)]
-        count = (self._counted or CountedTargets(self.memory, [])).of(batch)
+        count = (self._target_counts or CountedTargets(self.memory, [])).of(batch)
         popular, interpolated_cells, interpolated, _ = count(blend_counts.interpolated)
-        parts: list[tuple[Index, Scores]] = [count(blend_counts.recalled)[:2], count(blend_counts.followed)]
-        for cells, added in (*parts, (interpolated_cells, interpolated)):
+        contributions: list[tuple[Index, Scores]] = [count(blend_counts.recalled)[:2], count(blend_counts.followed)]
+        for cells, added in (*contributions, (interpolated_cells, interpolated)):
             # Sparse contributions are scattered into a full (targets, ids) table, from which candidates are gathered.
             dense = torch.zeros(network.numel()).index_add_(0, torch.from_numpy(cells), torch.from_numpy(added))
             features.append(dense.view_as(network).gather(1, candidate_ids))
@@ -463,7 +462,7 @@ class CountedTargets:
                 return cast(T, self.results[key])
             result = function(self.memory, batch.arrays())
             size = sum(array.nbytes for array in cast("tuple[Scores, ...]", result))
-            if self.size + size <= MAX_COUNTED:
+            if self.size + size <= MAX_COUNTS_OF_DATA:
                 self.size += size
                 self.results[key] = result
             return result
@@ -471,7 +470,7 @@ class CountedTargets:
         return count
 
 
-_COUNTED: WeakKeyDictionary[Histories, CountedTargets] = WeakKeyDictionary()
+_COUNTS_OF_DATA: WeakKeyDictionary[Histories, CountedTargets] = WeakKeyDictionary()
 """By the validation data, which lives as long as one training."""
 
 

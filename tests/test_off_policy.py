@@ -183,3 +183,10 @@ def test_intervals_cover_the_truth(tmp_path: Path) -> None:
     subprocess.run(arguments, check=True, capture_output=True)
     for row in json.loads(path.read_text())["rows"]:
         assert row["covered"] >= 0.88 and abs(row["mean_error"]) < 0.01
+
+
+def test_propensities_are_refused_where_nothing_reads_them(tmp_path: Path) -> None:
+    log = tmp_path / "log.csv"
+    log.write_text("session,item,shown_with\ns1,a,0.5\ns1,b,0.5\n")
+    with pytest.raises(SettingError, match="propensity is read for off-policy evaluation alone; remove it here"):
+        ensue.read(log, task="next", columns={"propensity": "shown_with"})

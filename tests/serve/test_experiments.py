@@ -117,6 +117,13 @@ def test_wrong_requests_are_refused(service: Running, name: str, body: dict[str,
     assert reply.status_code == status and error in reply.json()["error"]
 
 
+@pytest.mark.parametrize("verb", ["similar", "explain", "figure", "update"])
+def test_an_experiment_only_predicts(service: Running, verb: str) -> None:
+    reply = service.post(f"/v1/models/home/{verb}", {"records": [{"values": ["v1"], "id": "s1"}]})
+    assert reply.status_code == 422 and reply.json()["error"] == "'home' is an experiment, which only predicts"
+    assert "clicks, counted" in str(reply.json())
+
+
 def test_clients_return_the_variant(service: Running) -> None:
     client = Client("http://127.0.0.1:1", retries=0)
     client.http = service.client

@@ -254,7 +254,11 @@ class Endpoints:
 
     def _model(self, request: Request) -> ServedModel:
         """Return the model that the address names."""
-        return self._service.models.require(request.path_params["name"])
+        name = request.path_params["name"]
+        if name in self._service.experiments:
+            variants = ", ".join(self._service.experiments[name].shares)
+            raise RequestError(422, f"{name!r} is an experiment, which only predicts", f"name a model: {variants}")
+        return self._service.models.require(name)
 
     async def _ask(
         self, request: Request, model: ServedModel, kind: Kind | FigureKind, questions: Sequence[object]

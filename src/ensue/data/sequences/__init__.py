@@ -12,6 +12,7 @@ from ensue.arguments import id_list, require_path
 from ensue.data.file_bytes import DROP, KEEP, SUFFIXES, Opening, is_several, packing, temporary_folder
 from ensue.data.histories import Histories
 from ensue.data.schema import SequencesReport
+from ensue.data.sequences.columns import PROPENSITY
 from ensue.data.sequences.dataset import read_file, read_together
 from ensue.data.sequences.prepared import is_prepared, read_prepared
 from ensue.data.sequences.sessions import check_gap
@@ -76,6 +77,8 @@ def read(
     types = ",".join(id_list(weighted, "events"))
     options = ReadOptions(columns=columns or {}, events=types, time_unit=time_unit, off_policy=off_policy, **opening)
     check_gap(gap)
+    if PROPENSITY in options.columns and not off_policy:
+        raise SettingError(f"columns: {PROPENSITY} is read for off-policy evaluation alone; remove it here")
     source = require_path(path)
     if is_prepared(source):
         _require_plain(source, options, sort or not options.schema.sort, gap)

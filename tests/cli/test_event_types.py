@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from ensue import SettingError, load
 from tests.cli.conftest import Ensue
 
 ROWS = [(f"s{row}", "abcde"[(row + step) % 5], step) for row in range(12) for step in range(4)]
@@ -115,3 +116,20 @@ def test_what_cannot_be_chosen_is_refused(ensue: Ensue, shop: Path, tmp_path: Pa
     )
     assert "--events buy: no row has this event type" in ensue("check", shop, "--events", "buy").err
     assert json.loads(ensue("check", shop, "--events", "cart", "--json").out)["events"] == 12
+
+
+def test_an_update_refuses_a_prepared_log_where_kinds_have_weights(ensue: Ensue, shop: Path, tmp_path: Path) -> None:
+    pytest.importorskip("duckdb", reason="the extra large is not there")
+    folder, log = tmp_path / "m", tmp_path / "prepared"
+    weights = ("--events", "view=1,purchase=5")
+    assert ensue("fit", "next", shop, *weights, "-o", folder, "--model", "markov").code == 0
+    assert ensue("prepare", shop, "-o", log, "--events", "view,purchase").code == 0
+    message = (
+        "a prepared log stores no weights of events, but the model was trained with view=1,purchase=5; give the log"
+    )
+    ran = ensue("update", folder, log)
+    assert ran.code == 2 and ran.err.startswith(f"ensue: {log}: {message}")
+    with pytest.raises(SettingError, match="a prepared log stores no weights"):
+        load(folder).update(log)
+    # Scores do not depend on weights.
+    assert ensue("evaluate", folder, log).code == 0

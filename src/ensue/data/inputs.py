@@ -25,7 +25,7 @@ from ensue.data.posts.dataset import Articles, Posts, read_articles, read_posts
 from ensue.data.queries import Queries, read_queries
 from ensue.data.queries.rules import QueryRules
 from ensue.data.schema import NO_SCHEMA, DataSchema, ReadReport
-from ensue.data.sequences import read, telling
+from ensue.data.sequences import read, require_weights, telling
 from ensue.data.texts import Texts, read_texts
 from ensue.errors import DataError, SettingError
 from ensue.lines import quoted
@@ -119,6 +119,8 @@ def histories_with_items(
     columns = reading.pop("item_columns", None)
     if columns and table is None:
         raise SettingError("item_columns names columns of an item table; give items too")
+    if is_path(data):
+        require_weights(Path(data), schema)
     histories, schema = histories_from(data, schema, reading)
     if table is None:
         return histories, schema

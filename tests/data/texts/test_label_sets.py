@@ -70,8 +70,8 @@ def test_lists_in_columns_named_after_several_labels(tmp_path: Path, column: str
 def test_lists_that_are_written_as_text(tmp_path: Path, write: Callable[[list[str]], str]) -> None:
     texts, report = read_texts(written(tmp_path, "a.tsv", csv([*map(write, SETS), "[]"])))
     assert texts.labels is not None
-    assert texts.labels.to_list() == SETS
-    assert "1 of 7 rows has no label: left out" in report.notes
+    assert texts.labels.to_list() == [*SETS, []]
+    assert "1 text without any label" in report.notes
     texts, _ = read_texts(written(tmp_path, "b.tsv", csv(["['joy']", "['love']", "['joy']"])))
     assert not texts.multilabel
     assert texts.distinct_labels() == ["joy", "love"]
@@ -162,3 +162,29 @@ def test_leaks_compare_sets_in_any_order() -> None:
     other = Texts((pl.Series(["X y", "z"]),), pl.Series([["b", "a"], ["b"]]))
     result = leaks(train, other)
     assert (result.shared, result.shared_disagree) == (2, 1)
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "parquet", "tsv"])
+def test_an_empty_list_is_a_text_without_any_label_where_others_have_several(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"a.{suffix}"
+
+    def read(sets: list[list[str] | None], columns: dict[str, str] | None = None) -> tuple[object, tuple[str, ...]]:
+        frame = pl.DataFrame({"text": [f"text {row}" for row in range(len(sets))], "label": sets})
+        if suffix == "parquet":
+            frame.write_parquet(path)
+        elif suffix == "jsonl":
+            frame.write_ndjson(path)
+        else:
+            path.write_text(csv(["" if labels is None else json.dumps(labels) for labels in sets]), encoding="utf-8")
+        texts, report = read_texts(path, columns=columns)
+        assert texts.labels is not None
+        return texts.labels.to_list(), report.notes
+
+    labels, notes = read([*SETS, [], None])
+    assert labels == [*SETS, []]
+    assert "1 text without any label" in notes and "1 of 8 rows has no label: left out" in notes
+    # Lists of at most one label: an empty one is a text that nobody has labelled yet.
+    labels, notes = read([["joy"], ["love"], [], ["joy"]])
+    assert labels == ["joy", "love", "joy"] and "1 of 4 rows has no label: left out" in notes
+    labels, notes = read([["joy"], ["love"], [], ["joy"]], {"labels": "label"})
+    assert labels == [["joy"], ["love"], [], ["joy"]] and "1 text without any label" in notes

@@ -18,6 +18,7 @@ from ensue.data.histories import Histories, Items
 from ensue.data.items import read_items
 from ensue.data.schema import DataSchema, SequencesReport
 from ensue.data.sequences import read as read_log
+from ensue.data.sequences import require_weights
 from ensue.data.sequences.telling import hardly_known, require_people, telling_columns
 from ensue.errors import SettingError
 from ensue.lines import plural
@@ -174,6 +175,7 @@ def read_update(path: Path | None, reading: Reading, predictor: NextPredictor) -
     """Return new histories, new items, or both; no counts, as the test of an update is shown as a table."""
     data = Histories.of([])
     if path is not None:
+        require_weights(path, reading.schema)
         data, _ = _read(path, reading)
         _warn_of_unknown(data, predictor)
     model_items = predictor.known_items

@@ -11,7 +11,7 @@ from typing import Unpack
 from ensue.arguments import id_list, require_path
 from ensue.data.file_bytes import DROP, KEEP, SUFFIXES, Opening, is_several, packing, temporary_folder
 from ensue.data.histories import Histories
-from ensue.data.schema import SequencesReport
+from ensue.data.schema import DataSchema, SequencesReport, kind_weights
 from ensue.data.sequences.columns import PROPENSITY
 from ensue.data.sequences.dataset import read_file, read_together
 from ensue.data.sequences.prepared import is_prepared, read_prepared
@@ -132,6 +132,17 @@ def _through_a_folder(
         "for all commands"
     )
     return histories, replace(report, path=str(path), notes=(*report.notes, note))
+
+
+def require_weights(path: Path, schema: DataSchema) -> None:
+    """Refuse a prepared log, which stores no weights of events, for a model that was trained with weights of kinds.
+
+    Raises:
+        SettingError: naming the file.
+    """
+    if is_prepared(path) and {*kind_weights(schema.events).values()} - {1.0}:
+        message = f"a prepared log stores no weights of events, but the model was trained with {schema.events}"
+        raise SettingError(f"{path}: {message}; give the log that it was prepared from")
 
 
 def _require_plain(path: Path, options: ReadOptions, sort: bool, gap: float | None) -> None:

@@ -251,6 +251,11 @@ def _labels(
     if role is None:
         return rows, None, (), ()
     column = from_lists(rows.frame[role])
+    filled = column.filter(column != UNIT)
+    is_several = not len(filled) or "labels" in stated or filled.str.contains(UNIT, literal=True).any()
+    # An empty list is a text without any label where others have several; else it is a text that is not labelled yet.
+    if unlabelled or not is_several:
+        column = column.replace(UNIT, None)
     is_labelled = present(column)
     if not is_labelled.any():
         return rows, None, ("no row has a label",), ()
@@ -261,7 +266,9 @@ def _labels(
         column = to_sets(column, delimiter)
         mean = float(column.list.len().sum()) / int(is_labelled.sum())
         between = "lists" if delimiter == UNIT else f"{quoted(delimiter)} between them"
+        num_empty = int((column.list.len() == 0).sum())
         notes = (f"several labels per text, {mean:.2f} on average: {between}",)
+        notes += (f"{plural(num_empty, 'text')} without any label",) if num_empty else ()
         kind = "labels"
     if not unlabelled:
         # A later file of the model is read alike: its column has the role of one label, or that of several.

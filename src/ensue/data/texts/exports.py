@@ -54,7 +54,7 @@ class LabelFields:
         return name == self.stated_name or plain_name(name) in (*self.names, "choices")
 
     def one(self, name: str, value: object, where: str) -> object:
-        """Return the label in a field, or several with ``UNIT`` between them; ``None`` where there is none.
+        """Return the label in a field, several with ``UNIT`` between them, ``UNIT`` for an empty list, or ``None``.
 
         Raises:
             DataError: spans of the text.
@@ -73,6 +73,8 @@ class LabelFields:
             return None
         # Two annotators with the same label agree on one.
         labels = list(dict.fromkeys(label for item in value if (label := self.one(name, item, where)) is not None))
+        if not value:
+            return UNIT
         return UNIT.join(map(str, labels)) if len(labels) > 1 else labels[0] if labels else None
 
     def agreed(self, name: str, values: Sequence[object], where: str) -> object:
@@ -81,7 +83,7 @@ class LabelFields:
         Raises:
             DataError: they disagree.
         """
-        answers = [label for value in values if (label := self.one(name, value, where)) is not None]
+        answers = [label for value in values if (label := self.one(name, value, where)) not in (None, UNIT)]
         labels = list(dict.fromkeys(answers))
         if len(labels) > 1 and self.strict:
             texts = " and ".join(quoted(str(label).replace(UNIT, ";")) for label in labels[:2])

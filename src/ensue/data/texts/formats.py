@@ -247,7 +247,7 @@ def _parquet(request: _Request) -> Table:
     # The same label twice is one label.
     lists = content.table([name])[name].cast(pl.List(pl.String)).list.drop_nulls().list.unique(maintain_order=True)
     table = read_table(content, lambda _: (other_columns, notes))
-    labels = lists.set(lists.list.len() == 0, None).list.join(UNIT)
+    labels = lists.list.join(UNIT).replace("", UNIT)
     return replace(table, frame=table.frame.with_columns(labels.alias(role)), columns=columns)
 
 

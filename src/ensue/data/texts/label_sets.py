@@ -30,7 +30,7 @@ Change = Callable[[pl.Series], tuple[pl.Series, tuple[str, ...]]]
 def from_lists(labels: pl.Series) -> pl.Series:
     """Return labels with ``UNIT`` between them where all values are lists in brackets, such as ``["a", "b"]``.
 
-    Other values stay as they are; an empty list is no label.
+    Other values stay as they are; an empty list is ``UNIT`` alone.
     """
     values = labels.drop_nulls().unique()
     if not len(values) or not values.str.contains(r"^\s*\[.*\]\s*$").all():
@@ -38,7 +38,7 @@ def from_lists(labels: pl.Series) -> pl.Series:
     lists = {value: list_members(value.strip()) for value in values}
     if any(members is None for members in lists.values()):
         return labels
-    joined = [UNIT.join(dict.fromkeys(members or ())) or None for members in lists.values()]
+    joined = [UNIT.join(dict.fromkeys(members or ())) or UNIT for members in lists.values()]
     return labels.replace_strict([*lists], joined, return_dtype=pl.String)
 
 

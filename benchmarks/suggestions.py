@@ -38,7 +38,7 @@ import torch
 from ensue.data.queries import Queries, prefixes, read_queries
 from ensue.records import History
 from ensue.tasks.suggest import train
-from ensue.tasks.suggest.batch import END, FIRST, padded
+from ensue.tasks.suggest.batch import END, FIRST_TOKEN, padded
 from ensue.tasks.suggest.catalogue import MODELS
 from ensue.tasks.suggest.predictor import SuggestPredictor
 from ensue.tasks.suggest.settings import Search
@@ -191,7 +191,7 @@ def ours(model: str, queries: int) -> Callable[[], float]:
     settings = MODELS[model].settings
     network = kind(settings, NUM_IDS).eval()
     network.writer.words.bias.data[END] = -1e4
-    ids = np.random.default_rng(0).integers(FIRST, NUM_IDS, (ROWS, queries, WIDTH))
+    ids = np.random.default_rng(0).integers(FIRST_TOKEN, NUM_IDS, (ROWS, queries, WIDTH))
     queries = padded(ids.tolist())
     generator = TorchGenerator(network, torch.device("cpu"))
 

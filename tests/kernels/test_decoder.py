@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ensue.tasks.suggest import torch_generator
-from ensue.tasks.suggest.batch import FIRST, PADDING, padded
+from ensue.tasks.suggest.batch import FIRST_TOKEN, PADDING, padded
 from ensue.tasks.suggest.models.mtn import MTN
 from ensue.tasks.suggest.models.words import log_probabilities
 from ensue.tasks.suggest.prefix import PrefixRule
@@ -51,14 +51,14 @@ def test_searches_find_the_same_lists(level: str, copy: bool, embedding: int) ->
     generator = TorchGenerator(small_network(copy, embedding), torch.device("cpu"))
     draw = torch.Generator().manual_seed(2)
     banned = np.arange(60) % 7 == 6
-    spelled = [b"" if id < FIRST else bytes([97 + id % 3, 97 + id % 5])[: 1 + id % 2] for id in range(60)]
+    spelled = [b"" if id < FIRST_TOKEN else bytes([97 + id % 3, 97 + id % 5])[: 1 + id % 2] for id in range(60)]
     choices = [
         (Search(), None, ""), (Search(beam=1, keep=1), None, ""), (Search(beam=8, keep=8, longest=4), banned, ""),
         (Search(exhaustive=True, repeats=True, exponent=1.5), banned, "aba"), (Search(beam=70, longest=2), None, "b"),
     ]  # fmt: skip
     for number in (1, 2, 3, 40):  # of sessions; more than pass the weights together
         sessions = [
-            torch.randint(FIRST, 60, (1 + row % 3, 1 + row % 5), generator=draw).tolist() for row in range(number)
+            torch.randint(FIRST_TOKEN, 60, (1 + row % 3, 1 + row % 5), generator=draw).tolist() for row in range(number)
         ]
         queries = padded(sessions)
         for options, forbidden, prefix in choices:
@@ -89,8 +89,8 @@ def test_candidates_of_sessions_get_the_same_scores(level: str, copy: bool, embe
         (3, 40, 3),
         (40, 60, 5),
     ):  # the last of more nodes than are scored at once
-        queries = padded(torch.randint(FIRST, 60, (sessions, 3, 4), generator=draw).tolist())
-        candidates = torch.randint(FIRST, 12, (sessions, choices, width), generator=draw).numpy()
+        queries = padded(torch.randint(FIRST_TOKEN, 60, (sessions, 3, 4), generator=draw).tolist())
+        candidates = torch.randint(FIRST_TOKEN, 12, (sessions, choices, width), generator=draw).numpy()
         candidates[:, ::3, width // 2 + 1 :] = PADDING
         candidates[0, choices // 2 :] = PADDING  # a session of fewer
         scores = []

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ensue.nn.incremental import MAX_ITEMS, PackedEncoder
 from ensue.nn.transformer import EncoderLayer, PackedRows
-from ensue.tasks.suggest.batch import FIRST, pad
+from ensue.tasks.suggest.batch import FIRST_TOKEN, pad
 from ensue.tasks.suggest.models.mtn import MTN
 from ensue.tasks.suggest.settings import MTNSettings
 from tests.kernels.paths import HERE, needs_kernels, using
@@ -65,7 +65,7 @@ def test_a_network_reads_the_same_memory_and_new_weights_at_once(level: str) -> 
     network = MTN(MTNSettings(dim=32, embedding=24, wide=40, heads=4, depth="2+1+1+1"), 60).eval()
     draw = torch.Generator().manual_seed(2)
     for turns in (1, 4):
-        batch = pad([torch.randint(FIRST, 60, (turns, 5), generator=draw).tolist() for _ in range(2)])
+        batch = pad([torch.randint(FIRST_TOKEN, 60, (turns, 5), generator=draw).tolist() for _ in range(2)])
         for _ in range(2):
             with using("off"):
                 expected = network.encode(batch).keys

@@ -202,13 +202,6 @@ def test_one_bad_record_spoils_no_neighbour(small: Running) -> None:
     assert small.post("/v1/models/mood/predict", {"records": [{"texts": ["a"]}]}).status_code == 200
 
 
-def test_seen_items_are_not_both_excluded_and_ranked(all_tasks: Running) -> None:
-    body = {"records": [{"values": ["v1", "new"]}], "exclude_seen": True, "rank_unknown": True}
-    reply = all_tasks.post("/v1/models/clicks/predict", body)
-    assert reply.status_code == 422
-    assert reply.json()["error"] == "fields exclude_seen and rank_unknown contradict each other; remove one"
-
-
 def test_prefixes_only_where_they_mean_something(all_tasks: Running) -> None:
     found = all_tasks.post("/v1/models/clicks/predict", {"records": [], "prefix": "a"})
     assert found.json()["error"] == (

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ensue.schedule import Schedule
-from ensue.tasks.suggest.batch import BEGIN, END, FIRST, PADDING, QueryBatch, pad, select
+from ensue.tasks.suggest.batch import BEGIN, END, FIRST_TOKEN, PADDING, QueryBatch, pad, select
 from ensue.tasks.suggest.model import score
 from ensue.training.optimizer import make_optimizer
 from tests.oracles.suggest import target_log_likelihoods
@@ -104,7 +104,7 @@ def a_session_without_queries_is_finite(model: Any) -> None:
     batch = pad([SESSIONS[0], []])
     memory = model.encode(batch)
     log_shares, _ = model.writer.step(memory, model.writer.start(memory), torch.tensor([BEGIN, BEGIN]))
-    assert log_shares[:, FIRST:].isfinite().all()
+    assert log_shares[:, FIRST_TOKEN:].isfinite().all()
     alone = model.encode(pad([SESSIONS[0]]))
     expected, _ = model.writer.step(alone, model.writer.start(alone), torch.tensor([BEGIN]))
     torch.testing.assert_close(log_shares[:1], expected)
@@ -181,7 +181,9 @@ def planted(seed: int, rows: int = 32) -> list[list[list[int]]]:
     """Sessions whose third query is decided by the first; the second says nothing of it."""
     generator = torch.Generator().manual_seed(seed)
     kinds = torch.randint(6, (rows, 2), generator=generator).tolist()
-    return [[[FIRST + first, 10], [11, FIRST + second], [12, FIRST + first]] for first, second in kinds]
+    return [
+        [[FIRST_TOKEN + first, 10], [11, FIRST_TOKEN + second], [12, FIRST_TOKEN + first]] for first, second in kinds
+    ]
 
 
 def share_learned(model: Any, steps: int = 80, rate: float = 0.005) -> float:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ensue import SettingError
 from ensue.nn.transformer import PackedRows
-from ensue.tasks.suggest.batch import BEGIN, END, FIRST, PADDING, UNKNOWN, PaddedQueries, QueryBatch, pad
+from ensue.tasks.suggest.batch import BEGIN, END, FIRST_TOKEN, PADDING, UNKNOWN, PaddedQueries, QueryBatch, pad
 from ensue.tasks.suggest.models.mtn import MTN
 from ensue.tasks.suggest.models.recurrent import HLSTM, Seq2Seq
 from ensue.tasks.suggest.models.transformers import Transformer
@@ -48,7 +48,7 @@ NAMES = ["mtn", "mtn-copy", "flat", "seq2seq", "h-lstm"]
 def sessions(count: int, seed: int = 0, num_ids: int = NUM_IDS) -> list[list[list[int]]]:
     draw = random.Random(seed)
     return [
-        [[draw.randrange(FIRST, num_ids) for _ in range(draw.randint(1, 4))] for _ in range(draw.randint(1, 4))]
+        [[draw.randrange(FIRST_TOKEN, num_ids) for _ in range(draw.randint(1, 4))] for _ in range(draw.randint(1, 4))]
         for _ in range(count)
     ]
 

@@ -16,7 +16,7 @@ from ensue.data.edges import Edges
 from ensue.data.frames import FRAME
 from ensue.data.histories import Histories
 from ensue.data.inputs import read_item_table
-from ensue.errors import DataError, EnsueError
+from ensue.errors import EnsueError
 from ensue.experiments import require_variant
 from ensue.lines import plural
 from ensue.records import History
@@ -36,7 +36,7 @@ from ensue.serve.tasks import (
 )
 from ensue.tasks import NEXT
 from ensue.tasks.next.infer import predict_each
-from ensue.tasks.next.item_filter import ALL_ITEMS, CONTRADICTION, Rules
+from ensue.tasks.next.item_filter import ALL_ITEMS, Rules
 from ensue.tasks.next.item_index import ItemIndex
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.tasks.next.similar import similar_items
@@ -141,8 +141,6 @@ def _questions(body: Predict | Explain | Figure | Similar, lists: ListStore) -> 
     assert not isinstance(body, Similar)
     options = DEFAULTS
     if isinstance(body, PredictNext):
-        if body.exclude_seen and body.rank_unknown:
-            raise DataError(f"fields {CONTRADICTION}")
         rules = body.rules(lists)._replace(max_per=tuple(body.max_per.items()), diversify=body.diversify)
         options = AnswerOptions(rules, body.exclude_seen, body.rank_unknown)
     return [Question(record, options) for record in records_of(body)]

@@ -100,7 +100,6 @@ class Rules(NamedTuple):
 
 
 ALL_ITEMS = Rules()
-CONTRADICTION = "exclude_seen and rank_unknown contradict each other; remove one"
 
 
 @dataclass(frozen=True, eq=False)

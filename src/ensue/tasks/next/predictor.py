@@ -38,7 +38,7 @@ from ensue.tasks.next.catalogue import BEST, COUNTING, MODELS
 from ensue.tasks.next.dataset import Windows
 from ensue.tasks.next.ensembles.memory import BlendMemory, CascadeStore
 from ensue.tasks.next.item_features import KnownItems
-from ensue.tasks.next.item_filter import CONTRADICTION, Rules
+from ensue.tasks.next.item_filter import Rules
 from ensue.tasks.next.item_index import ItemIndex
 from ensue.tasks.next.model import Baseline, Remembers, TimesNext
 from ensue.tasks.next.onnx_network import TimedOnnxNetwork, read_network
@@ -417,15 +417,13 @@ class NextPredictor(NextState):
                 unless values often repeat at once (:func:`ensue.tasks.next.training_data.default_exclusion`).
             rank_unknown: rank values of a record that the training data lacks too, by how often such values come
                 again (:mod:`ensue.tasks.next.own_unknown`): what ``evaluate`` scores with ``unknown="rank"``. Nothing
-                changes where the training data never repeats a value in a history.
+                changes where the training data never repeats a value in a history, or ``exclude_seen`` holds.
 
         Raises:
             SettingError: not trained, or ``k`` below 1.
             DataError: a filter cannot be read, or the model has no such column.
         """
         rules = Rules.of(exclude, allow, filters, now, max_per, diversify)
-        if exclude_seen and rank_unknown:
-            raise SettingError(CONTRADICTION)
         return infer.predict(
             self,
             require_records(records, History),

@@ -22,7 +22,7 @@ PADDING = 0
 UNKNOWN = 1
 BEGIN = 2
 END = 3
-FIRST = 4
+FIRST_TOKEN = 4
 """The first id of a real token."""
 
 Tensors = TypeVar("Tensors", bound=NamedTuple)

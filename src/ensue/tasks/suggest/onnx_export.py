@@ -15,7 +15,7 @@ from ensue.errors import SettingError
 from ensue.learning.onnx_trace import Traceable, Wrapped
 from ensue.learning.state import Exports
 from ensue.nn.transformer import PackedRows
-from ensue.tasks.suggest.batch import BEGIN, FIRST, PADDING, UNKNOWN, QueryBatch
+from ensue.tasks.suggest.batch import BEGIN, FIRST_TOKEN, PADDING, UNKNOWN, QueryBatch
 from ensue.tasks.suggest.model import QueryNetwork
 from ensue.tasks.suggest.models.writer import QueryWriter, WriterMemory
 from ensue.tasks.suggest.onnx_network import ATTRIBUTIONS, DECODER, ENCODER
@@ -111,7 +111,7 @@ def exports(state: SuggestState) -> Exports:
         # Sessions of several lengths; the first has all its queries.
         lengths[np.arange(turns) >= random.integers(1, turns + 1, rows)[:, None]] = 0
         lengths[0] = length
-        words = random.integers(FIRST, num_ids, (rows, turns, length))
+        words = random.integers(FIRST_TOKEN, num_ids, (rows, turns, length))
         words[np.arange(length) >= lengths[..., None]] = PADDING
         return torch.from_numpy(words), torch.from_numpy(lengths)
 
@@ -123,7 +123,7 @@ def exports(state: SuggestState) -> Exports:
         return memory.keys, memory.mask, memory.words, torch.from_numpy(read), torch.from_numpy(targets)
 
     def suggestions(rows: int, length: int) -> tuple[Tensor, ...]:
-        return *sessions(rows, length), torch.from_numpy(random.integers(FIRST, num_ids, (rows, length)))
+        return *sessions(rows, length), torch.from_numpy(random.integers(FIRST_TOKEN, num_ids, (rows, length)))
 
     axes = {0: "rows", 1: "length"}
     of_sessions = {"words": {0: "sessions", 1: "turns", 2: "width"}, "lengths": {0: "sessions", 1: "turns"}}

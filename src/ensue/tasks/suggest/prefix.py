@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ensue.tasks.suggest.batch import FIRST
+from ensue.tasks.suggest.batch import FIRST_TOKEN
 
 Ints = npt.NDArray[np.int64]
 
@@ -44,11 +44,11 @@ class PrefixRule:
     def __init__(self, spellings: Sequence[bytes]) -> None:
         self.count = len(spellings)
         # Sorted by spelling, all tokens that begin with a text are a range.
-        pairs = sorted((text, id) for id, text in enumerate(spellings) if id >= FIRST and text)
+        pairs = sorted((text, id) for id, text in enumerate(spellings) if id >= FIRST_TOKEN and text)
         self.texts = [text for text, _ in pairs]
         self.ids = np.array([id for _, id in pairs], np.int64)
         self.longest = max((len(text) for text in self.texts), default=0)
-        sizes = [len(text) if id >= FIRST else 0 for id, text in enumerate(spellings)]
+        sizes = [len(text) if id >= FIRST_TOKEN else 0 for id, text in enumerate(spellings)]
         self.sizes = np.array(sizes, np.int64)
 
     def read(self, prefixes: Sequence[str]) -> Typed:

@@ -27,7 +27,7 @@ from ensue.tasks.suggest.baselines.counting import MostFrequentNext
 from ensue.tasks.suggest.baselines.retrieval import Retrieval
 from ensue.tasks.suggest.baselines.shares import Shares
 from ensue.tasks.suggest.baselines.table import Crowd
-from ensue.tasks.suggest.batch import UNKNOWN
+from ensue.tasks.suggest.batch import FIRST_TOKEN, UNKNOWN
 from ensue.tasks.suggest.candidates import MIXED
 from ensue.tasks.suggest.catalogue import BEST, MODELS, RERANKED, RERANKER, SHARED
 from ensue.tasks.suggest.dataset import Sessions, Spelled, spell_out
@@ -118,8 +118,8 @@ def spellings(tokenizer: QueryTokenizer) -> list[bytes]:
     printable = [*range(33, 127), *range(161, 173), *range(174, 256)]  # Radford et al. 2019: other bytes are 256 and up
     hidden = (byte for byte in range(256) if byte not in set(printable))
     table = {chr(byte): byte for byte in printable} | {chr(256 + number): byte for number, byte in enumerate(hidden)}
-    special = (b"" for _ in range(FIRST))
-    return [*special, *(bytes(table[mark] for mark in token) for token in tokenizer.tokens[FIRST:])]
+    special = (b"" for _ in range(FIRST_TOKEN))
+    return [*special, *(bytes(table[mark] for mark in token) for token in tokenizer.tokens[FIRST_TOKEN:])]
 
 
 class SuggestState(State["QueryNetwork"]):

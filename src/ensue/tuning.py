@@ -19,7 +19,6 @@ from __future__ import annotations
 import hashlib
 import math
 import time
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -211,6 +210,10 @@ def tune(task: str, data: Data, model: str, **options: Unpack[TuningOptions]) ->
     return tuner.outcome(test)
 
 
+_Check = Callable[[Report], None]
+"""Gets the reports of a training; ends it by an exception."""
+
+
 class _TooSlowError(Exception):
     """The first trial takes more than its share of the time."""
 
@@ -275,16 +278,19 @@ class _Tuner:
         return make(self.task, self.model, settings={**self.fixed, **changes}, seed=self.seed + repeat)
 
     def score(
-        self, changes: Mapping[str, object], fraction: float, check: Callable[[Report], object], repeat: int = 0
+        self, changes: Mapping[str, object], fraction: float, repeat: int = 0, *, check: _Check | None = None
     ) -> _Score:
-        """Train a predictor and score it on one of the splits; ``check`` gets the reports of the training."""
+        """Train a predictor, at most until ``end``, and score it on one of the splits; ``check`` gets the reports."""
         start_time = time.monotonic()
         start_cpu_time = time.process_time()
         train, valid = self.splits[repeat]
         valid = _latest(valid, math.sqrt(fraction), self.seed)  # little data says little
         candidate = self.predictor(changes, repeat)
         for progress in candidate.fit(_latest(train, fraction, self.seed), valid):
-            check(progress)
+            if check is not None:
+                check(progress)
+            if time.monotonic() > self.end:
+                progress.stop()
         metric, (result,) = score_alone([candidate], valid)
         value = result.by_name()[metric] * (-1 if metric in ERRORS else 1)
         names = {setting.name for setting in settings_of(self.task, self.model)}
@@ -311,7 +317,7 @@ class _Tuner:
         trial.set_user_attr(SETTINGS, changes)
         check = self._check(trial, best_seconds, is_first=True)
         try:
-            score = self.score(changes, first.fraction, check)
+            score = self.score(changes, first.fraction, check=check)
         except SettingError as error:  # such as a dim that is no multiple of heads
             _prune(trial, str(error))
         trial.set_user_attr(SECONDS, score.seconds)
@@ -321,7 +327,7 @@ class _Tuner:
         best_seconds = max(best_seconds, score.seconds)
         if time.monotonic() + score.seconds > self.last_start(first, best_seconds):
             _prune(trial, NO_TIME)
-        second = self.score(changes, first.fraction, self._check(trial, best_seconds), 1).value
+        second = self.score(changes, first.fraction, 1, check=self._check(trial, best_seconds)).value
         trial.set_user_attr(SCORES, [score.value, second])
         trial.set_user_attr(BEST, second > best_scores[1])
         return (score.value + second) / 2
@@ -331,21 +337,21 @@ class _Tuner:
         trial.set_user_attr(DEFAULTS, True)
         trial.set_user_attr(SETTINGS, {})
         for fraction in FRACTIONS:
-            checks: list[float] = []
+            valid_metrics: list[float] = []
             limit = math.inf if fraction == FRACTIONS[-1] else self.seconds / MIN_TRIALS
             with suppress(_TooSlowError):
-                score = self.score({}, fraction, _first_check(checks, limit, self.end))
+                score = self.score({}, fraction, check=_first_check(valid_metrics, limit))
                 break
-        for epoch, valid_metric in enumerate(checks):
+        for epoch, valid_metric in enumerate(valid_metrics):
             trial.report(valid_metric, epoch)
-        second = self.score({}, fraction, _stop_after(self.end), 1).value
+        second = self.score({}, fraction, 1).value
         trial.set_user_attr(SECONDS, score.seconds)
         trial.set_user_attr(SCORES, [score.value, second])
         trial.set_user_attr(BEST, True)
         self.study.set_user_attr("first", score._asdict())
         return (score.value + second) / 2
 
-    def _check(self, trial: Trial, best_seconds: float, *, is_first: bool = False) -> Callable[[Report], None]:
+    def _check(self, trial: Trial, best_seconds: float, *, is_first: bool = False) -> _Check:
         """Return the check that prunes a trial by its duration, the time, or the median of others after as many epochs.
 
         Args:
@@ -394,7 +400,9 @@ class _Tuner:
         end = self.end - remaining * (1 - LAST_TRAINING)  # the rest is for the scoring
         ends = [end - remaining * LAST_TRAINING * best_seconds / pair_seconds, end]
         for candidate, end in zip(pair, ends, strict=True):
-            deque(map(_stop_after(end), candidate.fit(train)), maxlen=0)
+            for report in candidate.fit(train):
+                if time.monotonic() > end:
+                    report.stop()
         metric, (default, tuned) = score_alone(pair, _latest(test, math.sqrt(fraction), self.seed))
         gain = tuned.against(default, metric)
         gain |= {"defaults": default.by_name()[metric], "tuned": tuned.by_name()[metric]}
@@ -409,31 +417,19 @@ def _prune(trial: Trial, reason: str) -> NoReturn:
     raise _optuna().TrialPruned
 
 
-def _stop_after(end: float) -> Callable[[Report], None]:
-    """Return the check that ends a training after the epoch in which the time is over."""
-
-    def check(report: Report) -> None:
-        if time.monotonic() > end:
-            report.stop()
-
-    return check
-
-
-def _first_check(checks: list[float], limit: float, end: float) -> Callable[[Report], None]:
-    """Return the check that stores the metrics of the first trial, and ends it if it would exceed ``limit``."""
+def _first_check(valid_metrics: list[float], limit: float) -> _Check:
+    """Return the check that stores the metrics of the first trial, and ends it if it would exceed ``limit`` seconds."""
     start_time = time.monotonic()
-    stop_late = _stop_after(end)
 
     def check(report: Report) -> None:
         if report.valid is not None:
-            checks.append(_monitored(report))
+            valid_metrics.append(_monitored(report))
         expected = elapsed = time.monotonic() - start_time
         if report.step >= TIMED_STEPS:
             epochs = report.epoch - 1 + report.step / report.steps
             expected = report.seconds / epochs * min(report.epochs, MIN_EPOCHS)
         if max(elapsed, expected) > limit:
             raise _TooSlowError
-        stop_late(report)
 
     return check
 

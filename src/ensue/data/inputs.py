@@ -119,13 +119,12 @@ def histories_with_items(
     columns = reading.pop("item_columns", None)
     if columns and table is None:
         raise SettingError("item_columns names columns of an item table; give items too")
-    model_schema = schema
-    histories, schema = histories_from(data, model_schema, reading)
+    histories, data_schema = histories_from(data, schema, reading)
     if is_path(data):
-        require_weights(Path(data), model_schema)
-    if table is None:
-        return histories, schema
-    return replace(histories, items=read_item_table(table, columns, known)), schema
+        require_weights(Path(data), schema)
+    if table is not None:
+        histories = replace(histories, items=read_item_table(table, columns, known))
+    return histories, data_schema
 
 
 def read_item_table(data: object, columns: Mapping[str, str] | None, known: Items | None) -> Items:

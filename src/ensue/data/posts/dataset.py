@@ -16,10 +16,10 @@ from ensue.arguments import require_records
 from ensue.data.duplicates import doubled_rows
 from ensue.data.file_bytes import DROP, REPORT, Opening
 from ensue.data.files import Content, answering
-from ensue.data.histories import Index, Mask, offsets_of, ranges
+from ensue.data.histories import Index, Mask, hold_groups, offsets_of, ranges
 from ensue.data.ids import IdColumns
 from ensue.data.markup import only_links, strip_markup
-from ensue.data.near_copies import components, hold_groups, near_copies
+from ensue.data.near_copies import components, near_copies
 from ensue.data.posts.documents import open_texts, read_document
 from ensue.data.posts.formats import ARTICLE_ROLES, POST_ROLES, flat_posts, read_post_rows
 from ensue.data.posts.platforms import is_json

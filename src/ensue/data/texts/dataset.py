@@ -16,10 +16,9 @@ from ensue.arguments import require_records
 from ensue.data.duplicates import doubled_rows
 from ensue.data.file_bytes import DROP, Opening
 from ensue.data.files import answering
-from ensue.data.histories import Index, Mask
+from ensue.data.histories import Index, Mask, hold_groups
 from ensue.data.ids import IdColumns
 from ensue.data.markup import strip_markup
-from ensue.data.near_copies import hold_groups
 from ensue.data.posts.documents import open_texts
 from ensue.data.schema import ReadReport
 from ensue.data.table import ReadOptions, Table, nothing, read_together

@@ -24,8 +24,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from ensue.data.histories import Index
 from ensue.schedule import Schedule
-from ensue.training.batches import Index
 from ensue.training.checkpoint import Checkpoint
 from ensue.training.loop import train
 from ensue.training.optimizer import make_optimizer

@@ -13,8 +13,9 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from ensue.data.histories import Index, Mask
+
 Floats = npt.NDArray[np.float64]
-Flags = npt.NDArray[np.bool_]
 MISS = np.inf
 LONG_ROW = 2048
 """Candidates of a target above which they are counted by one call per row."""
@@ -61,7 +62,7 @@ def label(metric: str) -> str:
     return f"{_LABELS.get(name, name)}{separator}{k}"
 
 
-def ranks(scores: npt.NDArray[np.floating], targets: npt.NDArray[np.int64]) -> Floats:
+def ranks(scores: npt.NDArray[np.floating], targets: Index) -> Floats:
     """Return the rank of each target among all candidates, (targets,): 1 is best, ties count against it.
 
     Args:
@@ -77,9 +78,7 @@ def ranks(scores: npt.NDArray[np.floating], targets: npt.NDArray[np.int64]) -> F
     return scores.shape[1] - counts
 
 
-def sampled_ranks(
-    scores: npt.NDArray[np.floating], targets: npt.NDArray[np.int64], negatives: npt.NDArray[np.int64]
-) -> Floats:
+def sampled_ranks(scores: npt.NDArray[np.floating], targets: Index, negatives: Index) -> Floats:
     """Return the rank of each target among itself and a few sampled candidates, (targets,), up to ``sampled + 1``.
 
     Args:
@@ -120,9 +119,7 @@ def rank_metrics(rank: Floats, at: Sequence[int]) -> dict[str, Floats]:
     return columns
 
 
-def label_counts(
-    given: npt.NDArray[np.int64], targets: npt.NDArray[np.int64], num_labels: int, weights: Floats | None = None
-) -> Floats:
+def label_counts(given: Index, targets: Index, num_labels: int, weights: Floats | None = None) -> Floats:
     """Return (3, labels) how often each label was predicted and true, was predicted, and was true.
 
     Args:
@@ -152,7 +149,7 @@ def macro_f1(counts: Floats) -> float:
     return float(precision_recall_f1(counts)[2][predicted + true > 0].mean())
 
 
-def set_counts(predicted: Flags, targets: Flags, weights: Floats | None = None) -> Floats:
+def set_counts(predicted: Mask, targets: Mask, weights: Floats | None = None) -> Floats:
     """Return (3, labels) as :func:`label_counts`, of texts with sets of labels.
 
     Args:
@@ -169,12 +166,12 @@ def micro_f1(counts: Floats) -> float:
     return float(precision_recall_f1(counts.sum(1, keepdims=True))[2, 0])
 
 
-def subset_accuracy(predicted: Flags, targets: Flags) -> Floats:
+def subset_accuracy(predicted: Mask, targets: Mask) -> Floats:
     """Return (texts,) 1 where the predicted set of labels is the true one, else 0."""
     return (predicted == targets).all(1).astype(np.float64)
 
 
-def label_ranking_precision(scores: Floats, targets: Flags) -> Floats:
+def label_ranking_precision(scores: Floats, targets: Mask) -> Floats:
     """Return (texts,) the mean, over the true labels, of the fraction of true ones among those that score no less.
 
     Its mean over texts is LRAP, as scikit-learn's ``label_ranking_average_precision_score``; equal scores count against
@@ -240,7 +237,7 @@ def ngram_counts(candidates: pl.Series, references: pl.Series, *, without: Colle
     return np.stack([*matches, *totals, lengths[:num_pairs], lengths[num_pairs:]], axis=1).astype(np.float64)
 
 
-def _clipped(rows: npt.NDArray[np.int64], grams: npt.NDArray[np.int64], num_pairs: int) -> npt.NDArray[np.int64]:
+def _clipped(rows: Index, grams: Index, num_pairs: int) -> Index:
     """Return (pairs,) the n-grams that row p and row p + num_pairs share, each as often as both have it."""
     # Candidate and reference of a pair get equal keys for equal grams: pair number times grams, plus the gram.
     keys = rows % max(num_pairs, 1) * (grams.max(initial=0) + 1) + grams
@@ -273,7 +270,7 @@ def bleu(counts: Floats) -> Floats:
     return np.exp(logs + np.minimum(0.0, 1.0 - length_ratio))
 
 
-def text_ranks(suggested: pl.Series, offsets: npt.NDArray[np.int64], targets: pl.Series) -> Floats:
+def text_ranks(suggested: pl.Series, offsets: Index, targets: pl.Series) -> Floats:
     """Return (targets,) the rank of the true text in its list of suggestions, 1 is best, ``MISS`` if it is absent.
 
     Its reciprocal (:func:`reciprocal_rank`) gives MRR@k, :func:`hit` at k recall@k, and at 1 exact match.

@@ -26,7 +26,7 @@ from safetensors.torch import load_file
 from torch import Tensor, distributed, nn
 
 from ensue import EnsueError, ModelFolderError, SettingError
-from ensue.data.histories import Histories
+from ensue.data.histories import Histories, Index
 from ensue.demo.cascades import CascadeWorld, make_cascades
 from ensue.learning.state import module_of
 from ensue.schedule import Schedule
@@ -38,7 +38,6 @@ from ensue.tasks.next.settings import HiDANSettings
 from ensue.tasks.next.train import learn_values, train_once
 from ensue.training import distributed as group
 from ensue.training import loop
-from ensue.training.batches import Index
 from ensue.training.checkpoint import NO_CHECKPOINT, Checkpoint, save_state
 from ensue.training.loop import mean_loss, one_pass, train
 from ensue.training.optimizer import make_optimizer, optimizer_tensors

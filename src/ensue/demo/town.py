@@ -21,13 +21,13 @@ from importlib.resources import files
 from typing import Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from ensue.data.histories import Histories, Index, Times
 from ensue.data.queries.dataset import Queries
 from ensue.data.queries.rows import count_words
 from ensue.demo.cascades import HOUR, CascadeWorld, make_cascades
+from ensue.metrics import Floats
 from ensue.records import Article, History, Post, Text
 from ensue.vocabulary import FIRST
 
@@ -320,7 +320,7 @@ def _subject(
     town: TownFile,
     interest: str,
     day: int,
-    moods: Mapping[str, npt.NDArray[np.float64]],
+    moods: Mapping[str, Floats],
     generator: np.random.Generator,
 ) -> tuple[TownFile | None, str | None]:
     """Return the article of a post, and the feeling of a post about the event."""

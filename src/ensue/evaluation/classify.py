@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 
 from ensue import metrics
-from ensue.data.histories import Index
+from ensue.data.histories import Index, Mask
 from ensue.data.rankings import Rankings
 from ensue.data.texts import Texts
 from ensue.data.texts.labels import match_spellings, require_known
@@ -100,8 +100,8 @@ class TextSets(Scored):
     """
 
     labels: Sequence[str]
-    predicted: metrics.Flags
-    targets: metrics.Flags
+    predicted: Mask
+    targets: Mask
     probabilities: Floats
     seconds: float = 0.0
 

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
-from ensue.data.histories import Index
+from ensue.data.histories import Index, Mask
 from ensue.data.rankings import Rankings
 from ensue.evaluation.bootstrap import BootstrapResult, Order, Statistic, bootstrap, means_over_units
 from ensue.metrics import Floats
@@ -221,7 +220,7 @@ def fraction_of(count: int, total: int) -> str:
     return f"{count:,} ({100 * count / total:.1f} %)"
 
 
-def means_of(runs: Sequence[Scored], mask: npt.NDArray[np.bool_], names: Sequence[str]) -> Json:
+def means_of(runs: Sequence[Scored], mask: Mask, names: Sequence[str]) -> Json:
     """Return the metrics over some of the examples, means over seeds, and the number of these ``targets``.
 
     Args:

@@ -15,9 +15,8 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from ensue.data.histories import Mask
+from ensue.data.histories import Index, Mask
 from ensue.metrics import Floats
 
 MAX_STEPS = 50
@@ -50,7 +49,7 @@ class Candidates(NamedTuple):
         """Return some of the targets."""
         return Candidates(self.features[targets], self.true[targets], self.offsets[targets])
 
-    def columns(self, index: npt.NDArray[np.int64]) -> Candidates:
+    def columns(self, index: Index) -> Candidates:
         """Return the candidates with some of the features, in rising order."""
         if len(index) == self.features.shape[2]:
             return self

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import cast
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
 from ensue import kernels
+from ensue.data.histories import Index
 from ensue.errors import SettingError
 from ensue.lines import one_line
 from ensue.nn.validation import Array
@@ -77,7 +77,7 @@ class Traceable:
         return self.examples(rows, length if self.max_length is None else min(length, self.max_length))
 
 
-def pad_ends(ids: npt.NDArray[np.int64], random: np.random.Generator) -> npt.NDArray[np.int64]:
+def pad_ends(ids: Index, random: np.random.Generator) -> Index:
     """Pad rows from a random length on, all but the first, in place."""
     rows, length = ids.shape
     lengths = random.integers(1, length + 1, rows)

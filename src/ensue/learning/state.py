@@ -26,6 +26,7 @@ import numpy.typing as npt
 from pydantic import Field
 
 from ensue.arguments import require_data, require_path
+from ensue.data.histories import Mask
 from ensue.errors import SettingError
 from ensue.lazy import is_imported, lazy, require_torch, torch
 from ensue.nn.device import find_device, memory_for
@@ -375,7 +376,7 @@ class State(Generic[NetworkT]):
         """
         raise SettingError(f"models of task {self.task} have no items; give the data whose vectors are meant")
 
-    def vectors_of(self, records: Sequence[Any]) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.bool_]]:
+    def vectors_of(self, records: Sequence[Any]) -> tuple[npt.NDArray[np.float32], Mask]:
         """Return the vector of each record, (records, dim), and which records have one.
 
         Raises:

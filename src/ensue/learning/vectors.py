@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from ensue.records import Record
@@ -14,8 +13,6 @@ from ensue.version import __version__
 
 if TYPE_CHECKING:
     from ensue.learning.state import AnyState
-
-VectorTable = npt.NDArray[np.float32]
 
 
 def vector_frame(state: AnyState, records: Sequence[Record] | None = None) -> pl.DataFrame:

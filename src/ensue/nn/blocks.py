@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from ensue.data.histories import Index, Mask
 from ensue.lazy import torch
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-Index = npt.NDArray[np.int64]
 
 
 class Block(NamedTuple):
@@ -41,7 +40,7 @@ class ArrayBlock(NamedTuple):
     """The arrays of a :class:`Block`."""
 
     items: Index
-    mask: npt.NDArray[np.bool_]
+    mask: Mask
     lengths: Index
     rows: Index
 

@@ -18,6 +18,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from ensue import kernels
+from ensue.data.histories import Index
 from ensue.nn.autograd import Context, DerivedCache, apply
 from ensue.nn.sampling import POWER, Sampler, choice_loss, linear_cross_entropy, sampled_cross_entropy
 from ensue.topk import Permitted
@@ -126,7 +127,7 @@ class Best(NamedTuple):
 
     scores: npt.NDArray[np.float32]
     """(queries, k), falling; -inf where fewer are permitted."""
-    ids: npt.NDArray[np.int64]
+    ids: Index
     """(queries, k), of equal scores the lower id first."""
     totals: npt.NDArray[np.float32]
     """(queries,)."""

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from ensue import kernels
+from ensue.data.histories import Index
 from ensue.nn.autograd import Context, apply
 from ensue.nn.device import is_float32_on_cpu
 from ensue.nn.validation import LARGEST_COUNT, require_number
@@ -153,8 +153,6 @@ def softmax_errors(scores: Tensor, bias: Tensor, wanted: Tensor) -> tuple[Tensor
     scores.scatter_add_(1, wanted[:, None], -sums[:, None])
     return sums, sums.log() + top[:, 0] - target_scores
 
-
-Indices = npt.NDArray[np.int64]
 
 POWER = 0.5
 """Default power of the counts by which ids are drawn."""
@@ -350,7 +348,7 @@ class _SampledCrossEntropy(torch.autograd.Function):
         return (*(saved.mul(grad) for saved in ctx.saved_tensors), None, None, None, None)
 
 
-def _equal_pairs(targets: Tensor, negatives: Tensor) -> tuple[Indices, Indices]:
+def _equal_pairs(targets: Tensor, negatives: Tensor) -> tuple[Index, Index]:
     """Return (pairs,) rows, rising, and columns of every negative that is the target of its row."""
     negative_ids = negatives.numpy()
     target_ids = targets.numpy()

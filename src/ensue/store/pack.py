@@ -485,7 +485,7 @@ def _is_table(kind: Hint) -> bool:
 def _dtypes(kind: Hint) -> tuple[np.dtype[Any] | None, np.dtype[Any] | None]:
     """Return the dtypes of a table in memory and in a folder, ``None`` where the annotation leaves them open.
 
-    ``npt.NDArray[np.int32]`` and ``Annotated[Tensor, torch.int32]`` have one for both;
+    ``Ids`` and ``Annotated[Tensor, torch.int32]`` have one for both;
     ``Annotated[Tensor, torch.float64, torch.float32]`` is rounded for the folder, and so is
     ``Annotated[npt.NDArray[np.float64], np.float32]``.
     """

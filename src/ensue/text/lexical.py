@@ -26,7 +26,7 @@ import numpy.typing as npt
 import polars as pl
 from pydantic import Field
 
-from ensue.data.histories import Index, offsets_of
+from ensue.data.histories import Ids, Index, Mask, offsets_of
 from ensue.errors import SettingError
 from ensue.metrics import Floats
 from ensue.nn.validation import MAX_COUNT, require_ids, require_offsets, require_table
@@ -150,7 +150,7 @@ class Lexical:
     stop: frozenset[str] = STOP_WORDS
     offsets: Index = field(default_factory=lambda: np.zeros(1, np.int64))
     keys: Keys = field(default_factory=lambda: np.empty(0, np.uint64))
-    counts: npt.NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
+    counts: Ids = field(default_factory=lambda: np.empty(0, np.int32))
     terms: Keys = field(default_factory=lambda: np.empty(0, np.uint64))
     seen: Index = field(default_factory=lambda: np.empty(0, np.int64))
     num_seen: Annotated[int, Field(ge=0, lt=MAX_COUNT)] = 0
@@ -355,7 +355,7 @@ class _Columns:
         self._columns[slots] = np.arange(len(terms))
         self._shared = np.bincount(slots, minlength=1 << bits) > 1
 
-    def of(self, keys: Keys) -> tuple[Index, npt.NDArray[np.bool_]]:
+    def of(self, keys: Keys) -> tuple[Index, Mask]:
         """See :func:`places_of`."""
         if not len(self.terms):
             return places_of(self.terms, keys)
@@ -409,7 +409,7 @@ def require_rising(name: str, terms: Keys) -> None:
         raise ValueError(f"{name} does not rise")
 
 
-def places_of(terms: npt.NDArray[np.integer], keys: npt.NDArray[np.integer]) -> tuple[Index, npt.NDArray[np.bool_]]:
+def places_of(terms: npt.NDArray[np.integer], keys: npt.NDArray[np.integer]) -> tuple[Index, Mask]:
     """Return (keys,) the place of each key in sorted terms, 0 where it is missing, and whether it is there."""
     positions = np.searchsorted(terms, keys)
     is_present = positions < len(terms)

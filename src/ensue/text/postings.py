@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ensue import kernels
-from ensue.data.histories import Index, ranges
+from ensue.data.histories import Ids, Index, ranges
 from ensue.metrics import Floats
 
 _PRODUCTS = 1 << 22
@@ -28,7 +28,7 @@ class Postings:
     """
 
     offsets: Index
-    documents: npt.NDArray[np.int32]
+    documents: Ids
     weights: npt.NDArray[np.float32]
     num_documents: int
 

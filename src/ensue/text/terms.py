@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from ensue.data.histories import Index, scrambled
+from ensue.data.histories import Index, Mask, scrambled
 from ensue.data.scripts import CHARACTER, COMMON, UNSPACED
 from ensue.forks import require_polars
 from ensue.metrics import Floats
@@ -187,7 +187,7 @@ def pair_terms(texts: pl.Series, stop: Collection[str] = STOP_WORDS, *, cut: int
     return concatenated_terms(blocks)
 
 
-def _in_order(texts: pl.Series, stop: Collection[str], cut: int | None) -> tuple[Index, Keys, npt.NDArray[np.bool_]]:
+def _in_order(texts: pl.Series, stop: Collection[str], cut: int | None) -> tuple[Index, Keys, Mask]:
     """(words,) of texts as they stand there: whose, the key of each, and whether it is a stop word."""
     if (plain := _plain(texts)) is not None:
         lists = [_PLAIN_WORDS.findall(text) for text in plain]

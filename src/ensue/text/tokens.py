@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from ensue.data.histories import Ids, Index, offsets_of, ranges
+from ensue.data.histories import Ids, Index, Mask, offsets_of, ranges
 from ensue.data.scripts import CHARACTER, COMMON, UNSPACED
 from ensue.errors import SettingError
 from ensue.forks import require_polars
@@ -130,7 +130,7 @@ class Tokens:
         """Share of the words that the vocabulary knows; 1 where there are no words."""
         return 1.0 - float((self.ids == UNKNOWN).mean()) if len(self.ids) else 1.0
 
-    def select(self, rows: npt.NDArray[np.integer] | npt.NDArray[np.bool_] | slice) -> Tokens:
+    def select(self, rows: npt.NDArray[np.integer] | Mask | slice) -> Tokens:
         """The chosen texts, in the order chosen; what was cut is not counted again."""
         index = np.arange(len(self))[rows]
         num_sentences = np.diff(self.texts)[index]

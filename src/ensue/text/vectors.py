@@ -20,7 +20,7 @@ import polars as pl
 
 from ensue.data.file_bytes import allowed, require_regular
 from ensue.data.files import LONGEST_LINE
-from ensue.data.histories import Index
+from ensue.data.histories import Index, Mask
 from ensue.errors import DataError, SettingError
 from ensue.lines import quoted
 from ensue.text.tokens import Tokenizer
@@ -42,7 +42,7 @@ class Vectors:
     """
 
     matrix: npt.NDArray[np.float32]
-    known: npt.NDArray[np.bool_]
+    known: Mask
 
     @property
     def dim(self) -> int:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
-Index = npt.NDArray[np.int64]
+from ensue.data.histories import Index
+
 POOL = 64
 """Batches whose rows are put in order of size before they are cut."""
 

@@ -26,11 +26,11 @@ from torch import Tensor, distributed, nn
 from torch.optim import Adam
 
 from ensue.data.file_bytes import temporary_folder
+from ensue.data.histories import Index
 from ensue.errors import SettingError
 from ensue.nn.device import in_order, memory_for
 from ensue.nn.sampling import drawn_together
 from ensue.schedule import Schedule
-from ensue.training.batches import Index
 from ensue.training.checkpoint import NO_CHECKPOINT, Checkpoint, load_state, save_state
 from ensue.training.distributed import GradientSums, max_over_ranks, mean_over_ranks, rank_and_size, share
 from ensue.training.optimizer import by_row

@@ -14,10 +14,10 @@ import torch
 
 from ensue.data.histories import Index, ranges
 from ensue.learning.state import evaluating
-from ensue.learning.vectors import VectorTable
 from ensue.metrics import Floats
 from ensue.tasks.classify.model import TextNetwork
 from ensue.tasks.classify.passages import PassageBatches, PooledOutput, TextBatch
+from ensue.text.encoder import Vectors
 
 GROUP_WORDS = 6000
 """Number of words of a batch in prediction."""
@@ -38,9 +38,9 @@ def scores(network: TextNetwork, passages: PassageBatches, num_labels: int, devi
     return totals
 
 
-def vectors(network: TextNetwork, passages: PassageBatches, device: torch.device) -> VectorTable | None:
+def vectors(network: TextNetwork, passages: PassageBatches, device: torch.device) -> Vectors | None:
     """Return the vectors of records that the last layers score, (records, width); ``None`` where there are none."""
-    vectors_of_rows: dict[int, VectorTable] = {}
+    vectors_of_rows: dict[int, Vectors] = {}
     for index in passages.groups(GROUP_WORDS):
         output = run(network, passages.batch(index), device)
         if output.vectors is None:

@@ -17,7 +17,6 @@ from ensue.errors import DataError
 from ensue.learning import life
 from ensue.learning.life import NO_TRAINING, resize_embeddings, train_update
 from ensue.learning.state import Folders, require_tokens, require_trained
-from ensue.learning.vectors import VectorTable
 from ensue.nn.validation import require_ids, require_table
 from ensue.records import Text
 from ensue.store.graph import Graph
@@ -34,6 +33,7 @@ from ensue.tasks.classify.ensembles import blend
 from ensue.tasks.classify.onnx_network import OnnxClassifier
 from ensue.tasks.classify.settings import ALIGNMENT
 from ensue.tasks.classify.state import ClassifyState
+from ensue.text.encoder import Vectors
 from ensue.text.tokens import Tokenizer
 from ensue.training.checkpoint import Checkpoint
 from ensue.training.report import Report
@@ -238,7 +238,7 @@ class ClassifyPredictor(ClassifyState):
         """
         return explain.explanations(self, require_records(records, Text), k)
 
-    def vectors_of(self, records: Sequence[Text]) -> tuple[VectorTable, Mask]:
+    def vectors_of(self, records: Sequence[Text]) -> tuple[Vectors, Mask]:
         """Return the pooled vector of each text or pair, before the layers that score labels; all texts have one."""
         texts = Texts.of(require_records(records, Text))
         if self.schedule is None:

@@ -17,7 +17,6 @@ from ensue.errors import DataError, SettingError
 from ensue.lazy import lazy
 from ensue.learning.state import Count, State, require_trained
 from ensue.learning.state import Metadata as SharedMetadata
-from ensue.learning.vectors import VectorTable
 from ensue.metrics import Floats
 from ensue.schedule import require_fixed
 from ensue.settings import changed
@@ -31,7 +30,7 @@ from ensue.tasks.classify.ensembles import blend
 from ensue.tasks.classify.model import Model, Shape, TextBaseline, TextNetwork
 from ensue.tasks.classify.onnx_network import OnnxClassifier
 from ensue.tasks.classify.settings import TABLE_2, LinearSettings, TextSettings
-from ensue.text.encoder import Encoder
+from ensue.text.encoder import Encoder, Vectors
 from ensue.text.linear import log_softmax, sigmoid
 from ensue.text.tokens import Tokenizer
 
@@ -246,7 +245,7 @@ class ClassifyState(State[TextNetwork]):
         baseline_scores = self.counting["vectors"].scores(sides) / self.metadata.temperature["vectors"]
         return baseline_scores.astype(np.float32)
 
-    def pooled_vectors(self, sides: Sides) -> VectorTable | None:
+    def pooled_vectors(self, sides: Sides) -> Vectors | None:
         """Return (records, width) the vectors that the last layers score; ``None`` where the network has none."""
         if isinstance(self.model, OnnxClassifier):
             raise SettingError("an exported model has no vectors of texts; ask the folder that it was exported from")

@@ -23,7 +23,6 @@ from ensue.lazy import lazy
 from ensue.learning import life
 from ensue.learning.life import NO_TRAINING, resize_embeddings, train_update
 from ensue.learning.state import Contents, Folders
-from ensue.learning.vectors import VectorTable
 from ensue.lines import plural
 from ensue.nn.validation import require_table
 from ensue.records import Post
@@ -278,13 +277,13 @@ class LinkPredictor(LinkState):
         """
         return answers.explain(self, require_records(records, Post), k)
 
-    def vectors_of_items(self) -> tuple[Sequence[str], VectorTable]:
+    def vectors_of_items(self) -> tuple[Sequence[str], Vectors]:
         """Return the ids of the articles, and (articles, dim) their unit vectors."""
         if self.model is None:
             raise self.without_vectors("articles", "ast")
         return self.articles.ids.to_list(), np.asarray(self.article_index.vectors, np.float32)
 
-    def vectors_of(self, records: Sequence[Post]) -> tuple[VectorTable, Mask]:
+    def vectors_of(self, records: Sequence[Post]) -> tuple[Vectors, Mask]:
         """Return the unit vector of each post, and which posts have a word that the model knows."""
         if self.model is None:
             raise self.without_vectors("posts", "ast")

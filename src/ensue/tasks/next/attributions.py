@@ -20,11 +20,10 @@ from ensue.data.histories import Histories, Index, Mask
 from ensue.errors import SettingError
 from ensue.records import History
 from ensue.tasks.next.baselines.repeats import RepeatShares
-from ensue.tasks.next.batch import Scores
 from ensue.tasks.next.item_filter import ItemFilter
 from ensue.tasks.next.own_unknown import OwnUnknown, of_records, share_without, without_event
 from ensue.tasks.next.reranking import rerank
-from ensue.topk import topk
+from ensue.topk import Scores, topk
 from ensue.vocabulary import FIRST, PADDING, UNKNOWN, Vocabulary
 
 TESTED = 3

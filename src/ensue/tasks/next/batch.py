@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from ensue.data.histories import Index, Mask, Times
 from ensue.lazy import torch
+from ensue.topk import Scores
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-Scores: TypeAlias = npt.NDArray[np.float32]
-"""Scores before normalising, weights or probabilities."""
 
 
 class ScoredBatch(NamedTuple):

@@ -18,7 +18,10 @@ from ensue.records import History
 from ensue.settings import require_k
 from ensue.tasks.next.attributions import TESTED, Filters, HistoryScores, ScoreFunction, answers, encode_records
 from ensue.tasks.next.baselines.counting import logarithm
-from ensue.tasks.next.batch import PaddedBatch, ScoredBatch, Scores
+from ensue.tasks.next.batch import (
+    PaddedBatch,
+    ScoredBatch,
+)
 from ensue.tasks.next.dataset import Windows, hide_seen, latest_windows, seen_ids
 from ensue.tasks.next.item_filter import (
     ALL_ITEMS,
@@ -32,7 +35,7 @@ from ensue.tasks.next.model import Baseline, Network, NextModel, Ranks
 from ensue.tasks.next.reranking import MIN_POOL, POOL
 from ensue.tasks.next.state import NextState
 from ensue.tasks.next.training_data import Exclusion
-from ensue.topk import log_totals
+from ensue.topk import Scores, log_totals
 from ensue.vocabulary import FIRST
 
 if TYPE_CHECKING:

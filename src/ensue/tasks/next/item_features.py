@@ -25,16 +25,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from ensue.data.files import answering
-from ensue.data.histories import IGNORE, KINDS, NUMBER, TEXT, TIME, Items
+from ensue.data.histories import IGNORE, KINDS, NUMBER, TEXT, TIME, Index, Items
 from ensue.errors import SettingError
 from ensue.lazy import lazy, torch
+from ensue.metrics import Floats
 from ensue.nn.validation import LARGEST_COUNT, require_number, require_table
 from ensue.store.folder import read_file, read_json
 from ensue.store.pack import pack, read_arrays, tensor_bytes, unpack
+from ensue.text.encoder import Vectors
 from ensue.text.vectors import read_vectors
 
 if TYPE_CHECKING:
@@ -58,8 +59,7 @@ KNOTS = 9
 _WORDS = r"[\w--_]+"
 
 
-Vectors = npt.NDArray[np.float32]
-Cells = tuple[npt.NDArray[np.int64], Vectors]
+Cells = tuple[Index, Vectors]
 """Tokens and weights of one column, (items, width) each; token 0 stands for none and has weight 0."""
 
 
@@ -318,7 +318,7 @@ def _pieces(column: pl.Series, kind: str) -> pl.Series:
     )
 
 
-def _spline(numbers: pl.Series, knots: npt.NDArray[np.float64], first: int) -> Cells:
+def _spline(numbers: pl.Series, knots: Floats, first: int) -> Cells:
     """Return the two knots around each number and their weights, which add up to 1; none for a null."""
     values = numbers.fill_null(float(knots[0])).to_numpy().clip(knots[0], knots[-1])
     # The knot at or below each value; the last interval includes its right end.

@@ -20,11 +20,10 @@ from ensue.arguments import id_list
 from ensue.data.histories import Index, Items, Mask
 from ensue.errors import DataError
 from ensue.lines import one_line
-from ensue.tasks.next.batch import Scores
 from ensue.tasks.next.item_columns import ItemColumns
 from ensue.tasks.next.item_similarity import ItemSimilarity
 from ensue.tasks.next.reranking import Reranker
-from ensue.topk import Permitted, topk
+from ensue.topk import Permitted, Scores, topk
 from ensue.vocabulary import FIRST, Vocabulary
 
 MAX_SCORED = 8192

@@ -23,11 +23,13 @@ import numpy as np
 import numpy.typing as npt
 
 from ensue import kernels
+from ensue.data.histories import Index
 from ensue.lazy import torch
 from ensue.nn.topk import import_faiss, log_totals, topk
 from ensue.nn.validation import require_ids, require_table
 from ensue.settings import LARGEST
 from ensue.store.pack import Array, arrays_in, tensor_bytes
+from ensue.text.encoder import Vectors
 from ensue.vocabulary import FIRST, PADDING
 
 if TYPE_CHECKING:
@@ -59,8 +61,6 @@ BITS = 4
 PAIR = 2
 """Words of the quantiser for each pair of numbers, and the bits that name one."""
 
-Vectors = npt.NDArray[np.float32]
-Ids = npt.NDArray[np.int64]
 Bits = npt.NDArray[np.uint8]
 
 
@@ -105,7 +105,7 @@ class ItemIndex:
         )
         """(sample,) ids, rising: evenly spread over ids, which are in order of arrival."""
         self._sample_vectors: Tensor | None = None
-        self._listed: tuple[Ids, Tensor] | None = None
+        self._listed: tuple[Index, Tensor] | None = None
 
     def sample_vectors(self, product: Product) -> Tensor:
         """Return the vectors of the sample, (sample, dim), cached until :meth:`clear_cache`."""
@@ -114,7 +114,7 @@ class ItemIndex:
                 self._sample_vectors = product.rows(self.sample)
         return self._sample_vectors
 
-    def vectors_of(self, product: Product, ids: Ids) -> Tensor:
+    def vectors_of(self, product: Product, ids: Index) -> Tensor:
         """Return the vectors of a filter's ids, (ids, dim); those of the latest filter are cached as well."""
         if self._listed is None or self._listed[0] is not ids:
             with torch.no_grad():
@@ -284,7 +284,7 @@ def make_index(product: Product, num_ids: int, total: Callable[[ItemIndex], Tens
     return ItemIndex(index, replace(facts, total=round(error, 4)))
 
 
-def _tuned(index: Any, queries: Vectors, names: Ids, lists: int) -> tuple[int, int, float]:
+def _tuned(index: Any, queries: Vectors, names: Index, lists: int) -> tuple[int, int, float]:
     """Return the number of lists to search and of candidates to score, and their recall."""
     faiss = import_faiss()
     recall = 0.0

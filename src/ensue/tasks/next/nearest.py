@@ -24,13 +24,13 @@ from ensue.metrics import Floats
 from ensue.nn.item_head import Product
 from ensue.nn.topk import topk
 from ensue.tasks.next.attributions import Filters, HistoryScores
-from ensue.tasks.next.batch import Scores
 from ensue.tasks.next.dataset import Windows, latest_windows, seen_ids
 from ensue.tasks.next.item_filter import ItemFilter, rows_by_filter
 from ensue.tasks.next.item_index import ItemIndex, make_index
 from ensue.tasks.next.model import Multiplies
 from ensue.tasks.next.state import NextState
 from ensue.tasks.next.training_data import Exclusion
+from ensue.topk import Scores
 from ensue.vocabulary import FIRST, PADDING
 
 PROBED_FOR_TOTALS = 8

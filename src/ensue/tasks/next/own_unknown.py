@@ -25,8 +25,8 @@ from ensue.data.histories import Histories, Index, Mask, ranges
 from ensue.metrics import Floats
 from ensue.records import History
 from ensue.tasks.next.baselines.repeats import RepeatShares, spans
-from ensue.tasks.next.batch import Scores
 from ensue.tasks.next.item_filter import ItemFilter
+from ensue.topk import Scores
 from ensue.vocabulary import UNKNOWN, Vocabulary
 
 MAX_DISTANCE = 100

@@ -18,7 +18,6 @@ from ensue.lazy import lazy, torch
 from ensue.learning import life
 from ensue.learning.life import Forgotten
 from ensue.learning.state import Contents, Folders, evaluating
-from ensue.learning.vectors import VectorTable
 from ensue.lines import plural
 from ensue.metrics import Floats
 from ensue.nn.topk import has_faiss
@@ -46,6 +45,7 @@ from ensue.tasks.next.point_process import HOUR, delay
 from ensue.tasks.next.reservoir import LATEST, Reservoir
 from ensue.tasks.next.state import NextState
 from ensue.tasks.next.training_data import shared_part
+from ensue.text.encoder import Vectors
 from ensue.training.checkpoint import Checkpoint
 from ensue.training.report import Report
 from ensue.vocabulary import FIRST, Vocabulary
@@ -342,7 +342,7 @@ class NextPredictor(NextState):
         searched = None if among is None else require_records(among, History)
         return similar.similar_sessions(self, require_records(records, History), searched, k)
 
-    def vectors_of_items(self) -> tuple[Sequence[str], VectorTable]:
+    def vectors_of_items(self) -> tuple[Sequence[str], Vectors]:
         """Return the items, and (items, dim) their vectors as the network reads them; forgotten ones are left out."""
         vectors = similar.item_vectors(self)
         if vectors is None:
@@ -351,7 +351,7 @@ class NextPredictor(NextState):
         ids = [id for id in range(FIRST, len(self.vocabulary)) if id not in forgotten]
         return [self.vocabulary.value(id) for id in ids], vectors[ids]
 
-    def vectors_of(self, records: Sequence[History]) -> tuple[VectorTable, Mask]:
+    def vectors_of(self, records: Sequence[History]) -> tuple[Vectors, Mask]:
         """Return the encoder's vector of each session after its last event, and which sessions have a known event."""
         return similar.session_vectors(self, similar.encoded(self, require_records(records, History)))
 

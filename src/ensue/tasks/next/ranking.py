@@ -23,14 +23,13 @@ from ensue.data.histories import Histories, Index, offsets_of, ranges
 from ensue.lazy import lazy
 from ensue.metrics import Floats
 from ensue.tasks.next.baselines.counting import logarithm
-from ensue.tasks.next.batch import Scores
 from ensue.tasks.next.dataset import Windows, draw_negatives, hide_seen
 from ensue.tasks.next.infer import CELLS, MIN_SCORED, NUMBERS_PER_CANDIDATE, catalogue_scores, scores
 from ensue.tasks.next.model import NextModel
 from ensue.tasks.next.own_unknown import CandidateEntries, of_targets
 from ensue.tasks.next.state import NextState
 from ensue.tasks.next.training_data import Exclusion
-from ensue.topk import log_totals, topk
+from ensue.topk import Scores, log_totals, topk
 from ensue.vocabulary import UNKNOWN
 
 if TYPE_CHECKING:

@@ -25,9 +25,9 @@ from ensue.data.histories import Ids, Index, offsets_of
 from ensue.errors import DataError
 from ensue.lines import one_line
 from ensue.metrics import Floats
-from ensue.tasks.next.batch import Scores
 from ensue.tasks.next.item_columns import ItemColumns
 from ensue.tasks.next.item_similarity import ItemSimilarity
+from ensue.topk import Scores
 
 POOL = 10
 MIN_POOL = 100

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from ensue.data.histories import Histories, Ids, Index, Times, concat_histories, ranges, scrambled
+from ensue.data.histories import Histories, Ids, Index, Mask, Times, concat_histories, ranges, scrambled
 from ensue.learning.state import Count
 from ensue.nn.validation import Array, Table, as_array, require_ids, require_offsets, require_table
 from ensue.vocabulary import FIRST, Vocabulary
@@ -86,11 +86,11 @@ class Reservoir:
         entering = latest_events(histories.select(candidates[selected[selected >= num_old] - num_old]))
         self._store(concat_histories(self.histories.select(selected[selected < num_old]), entering), keys[selected])
 
-    def keep(self, mask: npt.NDArray[np.bool_]) -> None:
+    def keep(self, mask: Mask) -> None:
         """Store only the histories of a mask, (histories,)."""
         self._store(self.histories.select(mask), self.keys[mask])
 
-    def keep_events(self, mask: npt.NDArray[np.bool_]) -> None:
+    def keep_events(self, mask: Mask) -> None:
         """Store only the events of a mask, (events,), and only histories that still have two events."""
         histories = self.histories.keep(mask)
         long_enough = histories.lengths > 1

@@ -11,14 +11,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from ensue.answers import Choice, SimilarSession
-from ensue.data.histories import Histories, Mask
+from ensue.data.histories import Histories, Ids, Mask
 from ensue.errors import DataError, SettingError
 from ensue.lazy import lazy, torch
 from ensue.learning.state import evaluating, is_network, require_trained
-from ensue.learning.vectors import VectorTable
 from ensue.lines import quoted
 from ensue.records import History
 from ensue.settings import near
@@ -26,6 +24,7 @@ from ensue.tasks.next.dataset import latest_windows
 from ensue.tasks.next.infer import CELLS
 from ensue.tasks.next.item_filter import Rules, top_items
 from ensue.tasks.next.state import NextState
+from ensue.text.encoder import Vectors
 from ensue.topk import topk
 from ensue.vocabulary import FIRST, UNKNOWN
 
@@ -43,7 +42,7 @@ MAX_COMPARED = 10_000
 """Items whose names are compared with an unknown one: more would keep a service busy with one wrong id."""
 
 
-def item_vectors(state: NextState) -> VectorTable | None:
+def item_vectors(state: NextState) -> Vectors | None:
     """Return (ids, dim) the vectors of items as the network reads them; ``None`` where the model has none."""
     model = require_trained(state.model)
     if state.metadata.exported is not None:
@@ -95,20 +94,20 @@ def similar_items(state: NextState, items: Sequence[str], k: int, rules: Rules) 
     return choices
 
 
-def _counted(state: NextState, ids: npt.NDArray[np.int32]) -> VectorTable:
+def _counted(state: NextState, ids: Ids) -> Vectors:
     """Return (items, ids) similarities by counts or features; -inf where two items have nothing in common."""
     similarities = state.item_similarity().of_all(ids.astype(np.int64), np.arange(len(state.vocabulary)))
     return np.where(similarities > 0, similarities, -np.inf).astype(np.float32)
 
 
-def _lengths(vectors: VectorTable) -> VectorTable:
+def _lengths(vectors: Vectors) -> Vectors:
     """Return (rows,) the length of each vector; the table is not copied, since it may be large."""
     return np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
 
 
-def _cosines(queries: VectorTable, vectors: VectorTable, lengths: VectorTable) -> VectorTable:
+def _cosines(queries: Vectors, vectors: Vectors, lengths: Vectors) -> Vectors:
     """Return (queries, rows) cosines with vectors of these lengths."""
-    cosines: VectorTable = queries @ vectors.T / np.maximum(_lengths(queries)[:, None] * lengths, 1e-12)
+    cosines: Vectors = queries @ vectors.T / np.maximum(_lengths(queries)[:, None] * lengths, 1e-12)
     # Rounding may leave 1.0000001 of two equal vectors.
     return cosines.clip(-1, 1)
 
@@ -133,7 +132,7 @@ def _encoder(state: NextState) -> ItemNetwork:
     raise state.without_vectors("sessions", "core")
 
 
-def session_vectors(state: NextState, histories: Histories) -> tuple[VectorTable, Mask]:
+def session_vectors(state: NextState, histories: Histories) -> tuple[Vectors, Mask]:
     """Return the vector of each session after its last event, (histories, dim), and which sessions have one.
 
     Args:
@@ -146,7 +145,7 @@ def session_vectors(state: NextState, histories: Histories) -> tuple[VectorTable
     encoder = _encoder(state)
     evaluating(state.network)
     filled, windows, _, _ = latest_windows(histories, state.network.reach)
-    vectors: VectorTable | None = None
+    vectors: Vectors | None = None
     for group in windows.groups(SESSIONS):
         with torch.no_grad():
             encoded = encoder.encode(windows.batch(group).to(state.device))[0].cpu().numpy()

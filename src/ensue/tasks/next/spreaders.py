@@ -18,10 +18,10 @@ from ensue.lazy import torch
 from ensue.learning.state import evaluating
 from ensue.metrics import Floats
 from ensue.settings import require_k
-from ensue.tasks.next.batch import Scores
 from ensue.tasks.next.dataset import Windows
 from ensue.tasks.next.model import Credits
 from ensue.tasks.next.predictor import NextPredictor
+from ensue.topk import Scores
 
 Measure = Literal["first", "followed", "credit"]
 MEASURES: tuple[Measure, ...] = ("first", "followed", "credit")

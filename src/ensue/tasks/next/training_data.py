@@ -8,7 +8,7 @@ from enum import StrEnum
 import numpy as np
 import numpy.typing as npt
 
-from ensue.data.histories import Histories, distinct_numbers, scrambled
+from ensue.data.histories import Histories, Mask, distinct_numbers, scrambled
 from ensue.data.shared_runs import people_of, shared_runs
 from ensue.errors import DataError
 from ensue.lines import plural
@@ -160,7 +160,7 @@ def default_exclusion(repeat_share: float, immediate_repeat_share: float) -> Exc
     return Exclusion.LAST if immediate_repeat_share < MIN_IMMEDIATE_REPEAT_SHARE else Exclusion.NONE
 
 
-def count_neighbours(histories: Histories, holds: npt.NDArray[np.bool_]) -> int:
+def count_neighbours(histories: Histories, holds: Mask) -> int:
     """Return for how many pairs of neighbouring events of one sequence ``holds`` is true."""
     return int((holds & histories.is_followed()).sum())
 

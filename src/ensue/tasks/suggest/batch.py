@@ -7,8 +7,8 @@ from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 
 import numpy as np
-import numpy.typing as npt
 
+from ensue.data.histories import Ids, Index
 from ensue.lazy import lazy, torch
 
 if TYPE_CHECKING:
@@ -81,8 +81,8 @@ class PaddedQueries(NamedTuple):
         lengths: (sessions, turns) tokens of each query; 0 = no such query.
     """
 
-    words: npt.NDArray[np.int64]
-    lengths: npt.NDArray[np.int64]
+    words: Index
+    lengths: Index
 
     def to(self, device: torch.device | str) -> QueryBatch:
         """Return the batch as tensors on a device; on the CPU they share its memory."""
@@ -108,9 +108,7 @@ def pad(sessions: Sequence[Sequence[Sequence[int]]]) -> QueryBatch:
     return padded(sessions).to("cpu")
 
 
-def look_up(
-    tokens: npt.NDArray[np.int32], offsets: npt.NDArray[np.int64], queries: npt.NDArray[np.int64], most: int
-) -> QueryBatch:
+def look_up(tokens: Ids, offsets: Index, queries: Index, most: int) -> QueryBatch:
     """A batch from the numbers of queries whose tokens are kept once.
 
     Args:

@@ -8,12 +8,11 @@ from dataclasses import dataclass, fields
 import numpy as np
 import numpy.typing as npt
 
-from ensue.data.histories import Index
+from ensue.data.histories import Index, Mask
 from ensue.metrics import Floats
 from ensue.tasks.suggest.baselines.shares import SOURCES
 from ensue.tasks.suggest.similarity import SIMILAR
 
-Mask = npt.NDArray[np.bool_]
 FEATURES = (
     "log_probability",
     "a_token",

@@ -16,13 +16,12 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from ensue.data.histories import Index, Mask
+from ensue.metrics import Floats
 from ensue.tasks.suggest.batch import BEGIN, END, PADDING, UNKNOWN, PaddedQueries
 from ensue.tasks.suggest.prefix import Typed
 from ensue.tasks.suggest.settings import Search
 
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
-Mask = npt.NDArray[np.bool_]
 MIN_DONE = 0.25
 """Fraction of the rows that must be done before they leave the search: to copy the others costs a third of a step."""
 
@@ -50,7 +49,7 @@ class Found(NamedTuple):
         sums: (rows, keep) log-probability, the end included.
     """
 
-    tokens: Ints
+    tokens: Index
     scores: Floats
     sums: Floats
 
@@ -66,7 +65,7 @@ class Extended(NamedTuple):
 
     ends: Floats
     sums: Floats
-    cells: Ints
+    cells: Index
 
 
 class Steps(Protocol):
@@ -74,7 +73,7 @@ class Steps(Protocol):
 
     num_ids: int
 
-    def extend(self, last: Ints, sums: Floats, beam: int, allowed: tuple[Ints, Ints] | None) -> Extended:
+    def extend(self, last: Index, sums: Floats, beam: int, allowed: tuple[Index, Index] | None) -> Extended:
         """Read the latest token of each open beam, and return the best continuations of each row.
 
         Args:
@@ -84,20 +83,20 @@ class Steps(Protocol):
             allowed: of a typed prefix, index (rows, 1) and (rows, open) into ``Typed.allowed``.
         """
 
-    def select(self, parents: Ints) -> None:
+    def select(self, parents: Index) -> None:
         """Continue with (rows, beam) numbers of the open beams of each row."""
 
-    def keep(self, rows: Ints) -> None:
+    def keep(self, rows: Index) -> None:
         """Continue with some of the rows."""
 
 
 class _Beams(NamedTuple):
     """The open beams of all rows, and what ended; on the CPU in NumPy, which is ready with so few numbers sooner."""
 
-    tokens: Ints  # (rows, open, longest) written so far; 0 at what is to come
+    tokens: Index  # (rows, open, longest) written so far; 0 at what is to come
     sums: Floats  # (rows, open); -inf where closed
     repeating: Mask  # (rows, open, turns) True while a beam is the beginning of a query typed before
-    written: Ints  # (rows, open) bytes of the prefix that are written
+    written: Index  # (rows, open) bytes of the prefix that are written
 
 
 def beam_search(steps: Steps, queries: PaddedQueries, search: Search, typed: Typed | None = None) -> Found:
@@ -151,13 +150,13 @@ def beam_search(steps: Steps, queries: PaddedQueries, search: Search, typed: Typ
     return results
 
 
-def _store(results: Found, rows: Ints, ended: Found) -> None:
+def _store(results: Found, rows: Index, ended: Found) -> None:
     """Write the lines of some rows."""
     for result, lines in zip(results, ended, strict=True):
         result[rows] = lines
 
 
-def _begin(lengths: Ints, search: Search) -> _Beams:
+def _begin(lengths: Index, search: Search) -> _Beams:
     """One open beam a row, that has written nothing."""
     rows = len(lengths)
     repeating = (lengths > 0)[:, None] & (not search.repeats)
@@ -170,7 +169,7 @@ def _nothing(rows: int, search: Search) -> Found:
     return Found(np.full((rows, search.keep, search.longest), PADDING), scores, scores.copy())
 
 
-def _ends(sums: Floats, beams: _Beams, lengths: Ints, step: int) -> Floats:
+def _ends(sums: Floats, beams: _Beams, lengths: Index, step: int) -> Floats:
     """(rows, open) sums of the beams that end here: not without a token, nor as a query typed before."""
     if step == 0:
         return np.full(sums.shape, -np.inf)
@@ -179,7 +178,7 @@ def _ends(sums: Floats, beams: _Beams, lengths: Ints, step: int) -> Floats:
     return np.where(repeats_query, -np.inf, sums)
 
 
-def _keep(kept: Found, tokens: Ints, ends: Floats, step: int, search: Search) -> Found:
+def _keep(kept: Found, tokens: Index, ends: Floats, step: int, search: Search) -> Found:
     """The best of what was kept and what ended now."""
     if step == 0:
         return kept
@@ -192,7 +191,7 @@ def _keep(kept: Found, tokens: Ints, ends: Floats, step: int, search: Search) ->
     return Found(tokens_of[rows, best], scores[rows, best], sums[rows, best])
 
 
-def _go_on(beams: _Beams, sums: Floats, rows: Ints, parents: Ints, token: Ints, step: int, words: Ints) -> _Beams:
+def _go_on(beams: _Beams, sums: Floats, rows: Index, parents: Index, token: Index, step: int, words: Index) -> _Beams:
     """The best continuations of each row: (rows, open) sums, which beam each comes from, and its token."""
     tokens = beams.tokens[rows, parents]
     # Fancy indexing has copied the parents' tokens, so the new one can be written in place.
@@ -203,9 +202,9 @@ def _go_on(beams: _Beams, sums: Floats, rows: Ints, parents: Ints, token: Ints, 
     return _Beams(tokens, sums, repeating, beams.written[rows, parents])
 
 
-def _written(typed: Typed, rows: Ints, written: Ints, token: Ints) -> Ints:
+def _written(typed: Typed, rows: Index, written: Index, token: Index) -> Index:
     """(rows, open) bytes of the prefix that are written with one token more."""
     ends = typed.ends[rows]
     # The prefix may end inside a token: more bytes than it has are not counted.
-    bytes_written: Ints = np.minimum(written + typed.sizes[token], ends[:, None])
+    bytes_written: Index = np.minimum(written + typed.sizes[token], ends[:, None])
     return bytes_written

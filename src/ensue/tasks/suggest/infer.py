@@ -21,22 +21,29 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from ensue.data.histories import Histories, Ids, Index
+from ensue.data.histories import Histories, Ids, Index, Mask
 from ensue.data.queries.rules import Normalisation, normalise, normalise_ascii
 from ensue.errors import SettingError
 from ensue.lazy import torch
 from ensue.learning.state import evaluating
-from ensue.learning.vectors import VectorTable
 from ensue.metrics import Floats
 from ensue.tasks.suggest.baselines.counting import MostFrequentNext, RepeatLast, Suggestions, last_of_each
 from ensue.tasks.suggest.baselines.shares import CONDITIONS, SOURCES
 from ensue.tasks.suggest.batch import PADDING, UNKNOWN, PaddedQueries, pad, padded
-from ensue.tasks.suggest.candidates import ALL_FEATURES, NETWORK, CandidateRows, Mask, features, first_of_each, shares
+from ensue.tasks.suggest.candidates import (
+    ALL_FEATURES,
+    NETWORK,
+    CandidateRows,
+    features,
+    first_of_each,
+    shares,
+)
 from ensue.tasks.suggest.catalogue import RERANKER
 from ensue.tasks.suggest.ensembles.consensus import order as by_consensus
 from ensue.tasks.suggest.metadata import SuggesterMetadata
 from ensue.tasks.suggest.similarity import SIMILAR
 from ensue.tasks.suggest.state import SuggestState
+from ensue.text.encoder import Vectors
 from ensue.text.sparse import SparseRows, sparse_rows
 from ensue.vocabulary import FIRST
 
@@ -359,7 +366,7 @@ def spelled(state: SuggestState, sessions: Histories) -> list[list[list[int]]]:
     return [[tokens[: settings.query_tokens] for tokens in spell(values)] for values in queries]
 
 
-def session_vectors(state: SuggestState, sessions: Histories) -> tuple[VectorTable, Mask]:
+def session_vectors(state: SuggestState, sessions: Histories) -> tuple[Vectors, Mask]:
     """Return a vector of each session, (sessions, dim), and which sessions have one: those with a query."""
     rows = np.flatnonzero(sessions.lengths)
     tokens = spelled(state, sessions.select(rows))

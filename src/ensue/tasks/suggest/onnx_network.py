@@ -9,12 +9,18 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from ensue.data.histories import Index, Mask
 from ensue.errors import ModelFolderError
 from ensue.metrics import Floats
 from ensue.nn.validation import Array
 from ensue.store.graph import Graph
 from ensue.tasks.suggest.batch import BEGIN, END, PADDING, PaddedQueries
-from ensue.tasks.suggest.decoding import Extended, Found, Ints, Mask, barriers, beam_search
+from ensue.tasks.suggest.decoding import (
+    Extended,
+    Found,
+    barriers,
+    beam_search,
+)
 from ensue.tasks.suggest.prefix import Typed
 from ensue.tasks.suggest.settings import Search
 from ensue.text.linear import log_softmax
@@ -30,7 +36,7 @@ class OnnxMemory(NamedTuple):
 
     keys: Floats
     mask: Mask
-    source: Ints
+    source: Index
 
 
 class OnnxGenerator:
@@ -70,7 +76,7 @@ class OnnxGenerator:
         assert isinstance(memory, OnnxMemory)
         return beam_search(_Steps(self, memory, banned, typed), queries, search, typed)
 
-    def score(self, memory: object, candidates: Ints) -> Floats:
+    def score(self, memory: object, candidates: Index) -> Floats:
         """Return the log-probability of each candidate."""
         assert isinstance(memory, OnnxMemory)
         rows, choices, width = candidates.shape
@@ -83,12 +89,12 @@ class OnnxGenerator:
         totals = np.concatenate([np.empty(0, np.float32), *self._decode("totals", memory, read, targets)])
         return np.where(lengths, totals, -np.inf).reshape(rows, choices)
 
-    def attributions(self, queries: PaddedQueries, candidates: Ints) -> Floats:
+    def attributions(self, queries: PaddedQueries, candidates: Index) -> Floats:
         """Return the weights behind each token of the candidates."""
         (weights,) = self.weights({**queries._asdict(), "candidates": candidates})
         return weights.astype(np.float64)
 
-    def order(self, queries: PaddedQueries, candidates: Ints, exponent: float) -> Floats:
+    def order(self, queries: PaddedQueries, candidates: Index, exponent: float) -> Floats:
         """Return the log-probabilities over lengths to the power of the exponent."""
         scores = self.score(self.encode(queries), candidates).astype(np.float64)
         return scores / ((candidates != PADDING).sum(2) + 1) ** exponent
@@ -97,7 +103,7 @@ class OnnxGenerator:
         """Return the softmax of scores."""
         return np.exp(log_softmax(scores))
 
-    def latest(self, memory: OnnxMemory, read: Ints) -> npt.NDArray[np.float32]:
+    def latest(self, memory: OnnxMemory, read: Index) -> npt.NDArray[np.float32]:
         """Return (rows x beams, ids) log-probabilities of what follows (rows, beams, length) begin and tokens."""
         flat = read.reshape(-1, read.shape[2])
         latest = np.concatenate([*self._decode("latest", memory, flat, np.zeros_like(flat))])
@@ -107,7 +113,7 @@ class OnnxGenerator:
             )
         return latest
 
-    def _decode(self, output: str, memory: OnnxMemory, read: Ints, targets: Ints) -> Iterator[Array]:
+    def _decode(self, output: str, memory: OnnxMemory, read: Index, targets: Index) -> Iterator[Array]:
         """Yield an output for a few queries at a time, as many for each session."""
         owners = np.arange(len(read)) // max(1, len(read) // max(1, len(memory.keys)))
         for low in range(0, len(read), ROWS):
@@ -134,7 +140,7 @@ class _Steps:
         self.wall = barriers(self.num_ids, banned)
         self.written = np.zeros((len(memory.keys), 1, 0), np.int64)
 
-    def extend(self, last: Ints, sums: Floats, beam: int, allowed: tuple[Ints, Ints] | None) -> Extended:
+    def extend(self, last: Index, sums: Floats, beam: int, allowed: tuple[Index, Index] | None) -> Extended:
         """Read the latest tokens, and return the best continuations."""
         self.written = np.concatenate([self.written, last[..., None]], axis=2)
         # Closed beams hold no token that follows; padding would be no last token.
@@ -149,11 +155,11 @@ class _Steps:
         best, cells = topk(totals.reshape(len(last), -1), beam)
         return Extended(ends, best.astype(np.float64), cells)
 
-    def select(self, parents: Ints) -> None:
+    def select(self, parents: Index) -> None:
         """Continue with some beams."""
         self.written = np.take_along_axis(self.written, parents[..., None], axis=1)
 
-    def keep(self, rows: Ints) -> None:
+    def keep(self, rows: Index) -> None:
         """Continue with some rows."""
         self.memory = OnnxMemory._make(array[rows] for array in self.memory)
         self.written = self.written[rows]

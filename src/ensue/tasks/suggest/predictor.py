@@ -8,19 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from ensue.answers import Answer, QueryExplanation
 from ensue.arguments import require_records
-from ensue.data.histories import Histories, Mask
+from ensue.data.histories import Histories, Ids, Mask
 from ensue.data.queries import Queries, require_pairs
 from ensue.data.queries.tokens import QueryTokenizer
 from ensue.errors import DataError, SettingError
 from ensue.learning import life
 from ensue.learning.life import NO_TRAINING, train_update
 from ensue.learning.state import Folders, require_trained
-from ensue.learning.vectors import VectorTable
 from ensue.nn.validation import require_table
 from ensue.records import History
 from ensue.store.pack import NETWORK, read_tensors
@@ -34,6 +32,7 @@ from ensue.tasks.suggest.onnx_network import OnnxGenerator
 from ensue.tasks.suggest.privacy import Floor, bounded, people_of, prints, shared_steps
 from ensue.tasks.suggest.state import SuggestState
 from ensue.tasks.suggest.train import note_cuts
+from ensue.text.encoder import Vectors
 from ensue.training.checkpoint import Checkpoint
 from ensue.training.report import Report
 
@@ -52,7 +51,7 @@ class FittedSuggester:
     floor: Floor
     tokenizer: QueryTokenizer
     retrieval: Retrieval
-    train_prints: npt.NDArray[np.int32]
+    train_prints: Ids
 
     def __post_init__(self) -> None:
         """Check the shape of the hashes.
@@ -208,7 +207,7 @@ class SuggestPredictor(SuggestState):
         """
         return explain.explanations(self, require_records(records, History), k)
 
-    def vectors_of(self, records: Sequence[History]) -> tuple[VectorTable, Mask]:
+    def vectors_of(self, records: Sequence[History]) -> tuple[Vectors, Mask]:
         """Return the encoder's vector of each session of queries, and which sessions hold a query."""
         rows = require_records(records, History)
         if self.metadata.exported is not None:

@@ -7,11 +7,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from ensue.data.histories import Index, Mask
 from ensue.tasks.suggest.batch import FIRST_TOKEN
-
-Ints = npt.NDArray[np.int64]
 
 
 class Typed(NamedTuple):
@@ -24,9 +22,9 @@ class Typed(NamedTuple):
         ends: (rows,) bytes of each prefix.
     """
 
-    allowed: npt.NDArray[np.bool_]
-    sizes: Ints
-    ends: Ints
+    allowed: Mask
+    sizes: Index
+    ends: Index
 
 
 class PrefixRule:
@@ -64,7 +62,7 @@ class PrefixRule:
             allowed[row, len(text) :] = True
         return Typed(allowed, self.sizes, np.array([len(text) for text in texts], np.int64))
 
-    def _following(self, rest: bytes) -> Ints:
+    def _following(self, rest: bytes) -> Index:
         """Ids of the tokens that begin with ``rest``, or that ``rest`` begins with."""
         low, high = bisect_left(self.texts, rest), self._after(rest)
         ids = [self.ids[low:high]]

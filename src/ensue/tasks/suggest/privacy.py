@@ -21,11 +21,10 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 from pydantic import Field
 
-from ensue.data.histories import Histories, Index, Mask, scrambled
+from ensue.data.histories import Histories, Ids, Index, Mask, scrambled
 from ensue.data.queries import Queries
 from ensue.data.queries.personal import is_harmless, looks_personal
 from ensue.data.queries.rows import RUNS, count_words, runs_of
@@ -301,7 +300,7 @@ def _together(queries: Queries, words: pl.Series, min_users: int) -> dict[str, f
     return {word: frozenset(later) for word, later in sorted(partners.items())}
 
 
-def prints(sessions: Histories) -> npt.NDArray[np.int32]:
+def prints(sessions: Histories) -> Ids:
     """Return fingerprints of each query with the one before it, in order, (pairs,).
 
     They have 32 bits, so that every guess hits one of some million pairs by chance often enough to prove nothing.

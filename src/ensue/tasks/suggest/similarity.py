@@ -16,7 +16,7 @@ from ensue.data.queries.rows import words_of
 from ensue.metrics import Floats
 from ensue.tasks.suggest.baselines.co_occurrence import FADE
 from ensue.tasks.suggest.baselines.shares import Shares
-from ensue.tasks.suggest.baselines.topics import Vectors
+from ensue.text.encoder import Vectors
 from ensue.text.sparse import SparseRows
 from ensue.vocabulary import FIRST
 

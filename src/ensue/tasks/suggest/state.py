@@ -13,10 +13,9 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
-from ensue.data.histories import Histories
+from ensue.data.histories import Histories, Ids, Mask
 from ensue.data.queries import Queries
 from ensue.data.queries.tokens import QueryTokenizer
 from ensue.lazy import lazy
@@ -101,7 +100,7 @@ class GenerationRules:
         self.spelling = Spelling(tokenizer)
 
     @cached_property
-    def banned(self) -> npt.NDArray[np.bool_]:
+    def banned(self) -> Mask:
         """(ids,) True for tokens that no text which may be shown can hold."""
         return ~self.floor.word_ids_allowed(self.tokenizer)
 
@@ -155,7 +154,7 @@ class SuggestState(State["QueryNetwork"]):
         self.metadata: SuggesterMetadata = SuggesterMetadata(
             sessions=0, queries=0, distinct=0, tokens=0, normalisation="plain", notes=[]
         )
-        self.train_prints: npt.NDArray[np.int32] = np.zeros(0, np.int32)
+        self.train_prints: Ids = np.zeros(0, np.int32)
         """(distinct pairs of queries,) hashes, by which test pairs among the training data are detected."""
         self.rules: GenerationRules | None = None
         """The tokens that the search may write, made by :meth:`search_rules`."""

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from ensue import kernels
+from ensue.data.histories import Index, Mask
 from ensue.learning.state import evaluating
 from ensue.metrics import Floats
 from ensue.nn.autograd import parameters_of
@@ -25,7 +26,12 @@ from ensue.nn.device import is_float32_on_cpu
 from ensue.nn.topk import topk
 from ensue.nn.transformer import sinusoids
 from ensue.tasks.suggest.batch import END, PADDING, PaddedQueries, select
-from ensue.tasks.suggest.decoding import Extended, Found, Ints, Mask, barriers, beam_search
+from ensue.tasks.suggest.decoding import (
+    Extended,
+    Found,
+    barriers,
+    beam_search,
+)
 from ensue.tasks.suggest.model import Decoder, QueryNetwork, score
 from ensue.tasks.suggest.models.writer import QueryWriter, WriterMemory
 from ensue.tasks.suggest.prefix import Typed
@@ -89,7 +95,7 @@ def compiled_search(
     return found
 
 
-def compiled_scores(writer: Decoder, memory: object, candidates: Ints) -> Floats | None:
+def compiled_scores(writer: Decoder, memory: object, candidates: Index) -> Floats | None:
     """Return (sessions, choices) log-probabilities, or ``None`` where the kernel does not take such a decoder.
 
     Args:
@@ -147,7 +153,7 @@ class TorchGenerator:
         return found or beam_search(TorchSteps(writer, memory, self.device, banned, typed), queries, search, typed)
 
     @torch.no_grad()
-    def score(self, memory: object, candidates: Ints) -> Floats:
+    def score(self, memory: object, candidates: Index) -> Floats:
         """Return (rows, choices) log-probabilities in nats of (rows, choices, width) candidates, the end included."""
         writer = self.network.writer
         scores = compiled_scores(writer, memory, candidates)
@@ -156,12 +162,12 @@ class TorchGenerator:
             scores = cast(Floats, score(writer, memory, tokens).numpy(force=True))
         return scores
 
-    def attributions(self, queries: PaddedQueries, candidates: Ints) -> Floats:
+    def attributions(self, queries: PaddedQueries, candidates: Index) -> Floats:
         """Return (rows, tokens, turns, width) weights of earlier tokens in each token of (rows, width) candidates."""
         weights = self.network.attributions(queries.to(self.device), torch.from_numpy(candidates).to(self.device))
         return cast(Floats, weights.double().numpy(force=True))
 
-    def order(self, queries: PaddedQueries, candidates: Ints, exponent: float) -> Floats:
+    def order(self, queries: PaddedQueries, candidates: Index, exponent: float) -> Floats:
         """Return (rows, choices) log-probabilities over lengths, the end included, to the power of the exponent."""
         scores = torch.from_numpy(self.score(self.encode(queries), candidates)).double()
         lengths = torch.from_numpy((candidates != PADDING).sum(2) + 1)
@@ -197,7 +203,7 @@ class TorchSteps:
         self.num_ids = 0
         self.num_open = 1
 
-    def extend(self, last: Ints, sums: Floats, beam: int, allowed: tuple[Ints, Ints] | None) -> Extended:
+    def extend(self, last: Index, sums: Floats, beam: int, allowed: tuple[Index, Index] | None) -> Extended:
         """Read the latest tokens, and return the best continuations."""
         log_shares, self.state = self.writer.step(self.memory, self.state, self._tensor(last.ravel()))
         if self.wall is None:
@@ -214,14 +220,14 @@ class TorchSteps:
         best, cells = topk(totals.view(len(last), -1), beam)
         return Extended(ends, best.numpy(force=True), cells.numpy(force=True))
 
-    def select(self, parents: Ints) -> None:
+    def select(self, parents: Index) -> None:
         """Continue with some beams."""
         # Beams are flat for the decoder: row x beams + the beam that each new one continues.
         flat = np.arange(len(parents))[:, None] * self.num_open + parents
         self.state = self.state.select(self._tensor(flat.ravel()))
         self.num_open = parents.shape[1]
 
-    def keep(self, rows: Ints) -> None:
+    def keep(self, rows: Index) -> None:
         """Continue with some rows."""
         index = self._tensor(rows)
         self.memory = select(cast(Any, self.memory), index)

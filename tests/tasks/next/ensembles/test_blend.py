@@ -9,7 +9,10 @@ import torch
 from ensue import History, SettingError
 from ensue.data.histories import Histories, Index
 from ensue.learning import life
-from ensue.tasks.next.batch import Batch, PaddedBatch, Scores
+from ensue.tasks.next.batch import (
+    Batch,
+    PaddedBatch,
+)
 from ensue.tasks.next.dataset import Windows
 from ensue.tasks.next.ensembles import blend_counts
 from ensue.tasks.next.ensembles.blend import NEIGHBOUR_WEIGHTS, PRIOR, SPREAD, Blend
@@ -17,6 +20,7 @@ from ensue.tasks.next.ensembles.blend_counts import FLOOR, REPEATS, STEP_FLOOR
 from ensue.tasks.next.ensembles.memory import BlendMemory
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.tasks.next.settings import BlendSettings
+from ensue.topk import Scores
 from ensue.vocabulary import FIRST, Vocabulary
 from tests.tasks.next.batches import scored
 from tests.tasks.next.contract import network_of

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from ensue.data.histories import Index
+from ensue.data.histories import Index, Mask
 from ensue.metrics import Floats
 from ensue.nn.validation import MAX_COUNT, require_number, require_table
 from ensue.tasks.classify.dataset import Sides
@@ -45,7 +45,7 @@ class MeanVectors:
     num_texts: Annotated[int, Field(ge=0, lt=MAX_COUNT)] = 0
     sets: bool = False
     """True if a text may have several labels, or none."""
-    _has_vector: tuple[npt.NDArray[np.float32], npt.NDArray[np.bool_]] | None = field(init=False, default=None)
+    _has_vector: tuple[npt.NDArray[np.float32], Mask] | None = field(init=False, default=None)
     """A matrix, and which of its words have a vector."""
 
     def __post_init__(self) -> None:

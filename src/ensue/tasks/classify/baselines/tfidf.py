@@ -26,7 +26,7 @@ import numpy.typing as npt
 import polars as pl
 from pydantic import Field
 
-from ensue.data.histories import Index, ranges
+from ensue.data.histories import Ids, Index, ranges
 from ensue.metrics import Floats
 from ensue.nn.validation import MAX_COUNT, require_ids, require_table
 from ensue.tasks.classify.baselines.grams import (
@@ -49,7 +49,7 @@ from ensue.text.terms import Terms, character_terms, smooth_idf
 from ensue.text.tokens import Tokens
 from ensue.vocabulary import FIRST, UNKNOWN, Vocabulary
 
-Int32s = npt.NDArray[np.int32]
+Int32s = Ids
 MAX_ROWS = 2**18
 """Words that are remembered at most; then all are forgotten."""
 _LOCK = threading.Lock()

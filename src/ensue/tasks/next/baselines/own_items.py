@@ -18,9 +18,12 @@ from ensue.data.histories import Histories, Index
 from ensue.tasks.next.baselines.counting import SequentialRules, log_mixture, logarithm
 from ensue.tasks.next.baselines.recent import latest_tenth, latest_windows
 from ensue.tasks.next.baselines.repeats import RepeatShares, own_values
-from ensue.tasks.next.batch import PaddedBatch, ScoredBatch, Scores
+from ensue.tasks.next.batch import (
+    PaddedBatch,
+    ScoredBatch,
+)
 from ensue.tasks.next.dataset import Windows
-from ensue.topk import log_totals
+from ensue.topk import Scores, log_totals
 
 MAX_TARGETS = 2000
 """Held-out targets, the latest, by which the weight is chosen."""

@@ -18,8 +18,8 @@ from ensue.data.histories import Histories, Ids, Index, dated, hold_out
 from ensue.metrics import Floats
 from ensue.nn.validation import MAX_COUNT, require_number, require_table
 from ensue.tasks.next.baselines.counting import Popularity
-from ensue.tasks.next.batch import Scores
 from ensue.tasks.next.dataset import Windows
+from ensue.topk import Scores
 
 SHORTEST = 64
 """The shortest half-life that is tried, in events."""

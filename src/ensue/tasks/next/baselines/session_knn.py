@@ -34,11 +34,15 @@ import numpy.typing as npt
 from pydantic import Field
 
 from ensue import kernels
-from ensue.data.histories import Histories, Ids, Index, entries_of, offsets_of, scrambled
+from ensue.data.histories import Histories, Ids, Index, Mask, entries_of, offsets_of, scrambled
 from ensue.nn.validation import MAX_COUNT, require_ids, require_offsets, require_table
 from ensue.tasks.next.baselines.counting import Counts, ItemCounts, log_mixture, require_item_counts
-from ensue.tasks.next.batch import PaddedBatch, ScoredBatch, Scores
+from ensue.tasks.next.batch import (
+    PaddedBatch,
+    ScoredBatch,
+)
 from ensue.tasks.next.settings import VSKNNSettings
+from ensue.topk import Scores
 from ensue.vocabulary import FIRST
 
 WIDEST = 256
@@ -135,7 +139,7 @@ class VSKNN(ItemCounts):
         self.holders[ids] = 0
         self._store(~np.isin(self.items, ids))
 
-    def _store(self, mask: npt.NDArray[np.bool_]) -> None:
+    def _store(self, mask: Mask) -> None:
         """Store some of the entries alone; a session without any goes."""
         # Sessions without entries have length 0 and lose their place.
         lengths = np.bincount(self.sessions_of_entries()[mask])

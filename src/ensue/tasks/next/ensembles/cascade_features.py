@@ -28,14 +28,16 @@ from ensue.data.histories import Index, Mask, ranges
 from ensue.metrics import Floats
 from ensue.tasks.next.baselines.counting import Cooccurrence, Markov
 from ensue.tasks.next.baselines.interpolated import Interpolated
-from ensue.tasks.next.batch import PaddedBatch, Scores
+from ensue.tasks.next.batch import (
+    PaddedBatch,
+)
 from ensue.tasks.next.ensembles.co_participation import CoParticipation
 from ensue.tasks.next.ensembles.memory import CascadeStore
 from ensue.tasks.next.ensembles.temporal_preference import CLOCKS, TemporalPreference
 from ensue.tasks.next.settings import CountingSettings
 from ensue.text.linear import log_softmax
 from ensue.text.sparse import SparseRows, sparse_rows
-from ensue.topk import topk
+from ensue.topk import Scores, topk
 from ensue.vocabulary import FIRST
 
 POWER = 3

@@ -26,9 +26,12 @@ import numpy as np
 
 from ensue.data.histories import Index, offsets_of, ranges
 from ensue.metrics import Floats
-from ensue.tasks.next.batch import PaddedBatch, Scores
+from ensue.tasks.next.batch import (
+    PaddedBatch,
+)
 from ensue.tasks.next.ensembles.memory import CascadeStore
 from ensue.text.sparse import SparseRows, sparse_rows, stacked
+from ensue.topk import Scores
 
 DAY = 86_400.0
 DAYS = 0.3

@@ -14,12 +14,14 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from ensue.data.histories import Index, ranges
+from ensue.data.histories import Index, Mask, ranges
 from ensue.metrics import Floats
-from ensue.tasks.next.batch import PaddedBatch, Scores
+from ensue.tasks.next.batch import (
+    PaddedBatch,
+)
 from ensue.tasks.next.ensembles.memory import CascadeStore
+from ensue.topk import Scores
 
 CLOCKS = ("hour", "day", "fortnight", "pace", "pause")
 PRIOR = 10.0
@@ -92,7 +94,7 @@ class TemporalPreference:
         return [_table(readings, values, self.past.num_ids) for readings in read]
 
 
-def _read(latest: Floats, window_start: Floats, previous: Floats, paused: npt.NDArray[np.bool_]) -> tuple[Index, ...]:
+def _read(latest: Floats, window_start: Floats, previous: Floats, paused: Mask) -> tuple[Index, ...]:
     """Return the readings of the clocks at the latest event, from the times of three events."""
     return (
         (latest // 3600 % 24).astype(np.int64),

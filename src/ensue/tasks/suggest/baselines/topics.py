@@ -10,17 +10,15 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from ensue.data.histories import Histories, Index
 from ensue.data.queries.rows import WORDS
 from ensue.metrics import Floats
 from ensue.tasks.suggest.baselines.table import Crowd
+from ensue.text.encoder import Vectors
 from ensue.text.sparse import sparse_rows
 from ensue.vocabulary import FIRST, Vocabulary
-
-Vectors = npt.NDArray[np.float32]
 
 DIMENSIONS = 32
 """Dimension of a vector; chosen against 64 on the newest tenth of 2,000 and of all training sessions of MS MARCO."""

@@ -29,6 +29,8 @@ TEXTS = {
     "labelled words, numbers": "1 a fine film\n0 a dull one\n1 fine\n0 dull\n",
     "labelled csv": '"3","A title","a text, and more"\n',
     "sick": "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment\n1\ta\tb\t3\tNEUTRAL\n",
+    "one column per label": "id,comment_text,toxic,insult\n1,a fine film,0,1\n2,dull,1,0\n",
+    "one column per label, an unknown name": "id,post,toxic,insult\n1,a fine film,0,1\n2,dull,1,0\n",
     "imdb": "pos/17\ttt01\t9\ta fine film\n",
 }
 LOGS = {

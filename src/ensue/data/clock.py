@@ -27,6 +27,7 @@ from ensue.data.dates import (
     telling_date,
 )
 from ensue.data.histories import Index, Times
+from ensue.data.schema import split_words
 from ensue.errors import DataError
 from ensue.lines import one_line, part_of, quoted
 
@@ -35,17 +36,15 @@ WORDS = {
     "s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds", "h": "hours",
     "days": "Excel days", "iso": "ISO dates",
 }  # fmt: skip
-TIME_NAMES = (
-    "time", "timestamp", "ts", "datetime", "createdat", "when", "eventtimestamp", "eventtime", "occurredat",
-    "happenedat", "clickedat", "viewedat", "visitedat", "playedat", "listenedat", "purchasedat", "orderedat",
-    "ratedat", "reviewedat", "postedat", "sharedat", "tweetedat", "loggedat", "receivedat", "sentat", "firedat",
-    "clicktime", "viewtime", "visittime", "actiontime", "interactiontime", "ratingtime", "buytime", "ordertime",
-    "purchasetime", "requesttime", "logtime", "servertime", "posttime", "accesstime", "starttime", "unixtime",
-    "unixtimestamp", "unixreviewtime", "reviewtime", "utctimestamp", "epochtime", "epoch", "utctime", "timeutc",
-    "timestamputc", "datetimeutc", "createdutc", "localtime", "created", "createtime", "createdtime", "creationtime",
-    "date", "eventdate", "clickdate", "visitdate", "orderdate", "purchasedate", "ratingdate", "reviewdate",
-    "timeframe", "zeit", "datum", "zeitstempel", "fecha", "hora", "horodatage",
-)  # fmt: skip
+TIME_NAMES = split_words(
+    "time timestamp ts datetime createdat when eventtimestamp eventtime occurredat happenedat clickedat viewedat",
+    "visitedat playedat listenedat purchasedat orderedat ratedat reviewedat postedat sharedat tweetedat loggedat",
+    "receivedat sentat firedat clicktime viewtime visittime actiontime interactiontime ratingtime buytime ordertime",
+    "purchasetime requesttime logtime servertime posttime accesstime starttime unixtime unixtimestamp",
+    "unixreviewtime reviewtime utctimestamp epochtime epoch utctime timeutc timestamputc datetimeutc createdutc",
+    "localtime created createtime createdtime creationtime date eventdate clickdate visitdate orderdate",
+    "purchasedate ratingdate reviewdate timeframe zeit datum zeitstempel fecha hora horodatage",
+)
 """Names of columns that hold the time of an event, as :func:`plain_time_name` leaves them, the surest first."""
 SINCE_1970 = 1e8
 MILLISECONDS = 1e11

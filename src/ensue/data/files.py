@@ -198,15 +198,9 @@ class Content:
                 yield begins, row
                 begins = reader.line_num + self.first_line
         except csv.Error as error:
-            problem = (
-                f"not CSV ({error})"
-                if not strict
-                else (
-                    f"a quote {'is left open' if 'end of data' in str(error) else 'is inside a quoted field'}; "
-                    "close it, and double the quotes within a field"
-                )
-            )
-            raise DataError(f"{self.path}, line {begins}: {problem}") from error
+            fault = "is left open" if "end of data" in str(error) else "is inside a quoted field"
+            quote = f"a quote {fault}; close it, and double the quotes within a field"
+            raise DataError(f"{self.path}, line {begins}: {quote if strict else f'not CSV ({error})'}") from error
 
     def column_of_lines(self) -> pl.Series:
         """All lines as a column of texts.

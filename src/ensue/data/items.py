@@ -7,7 +7,6 @@ values, from a header such as RecBole's ``title:token_seq``, or stated.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Unpack
 
@@ -16,7 +15,7 @@ import polars as pl
 from ensue.data.clock import parse_times
 from ensue.data.dates import Where
 from ensue.data.file_bytes import DROP, Opening
-from ensue.data.files import Content, answering
+from ensue.data.files import answering
 from ensue.data.histories import CATEGORY, IGNORE, KINDS, NUMBER, TEXT, TIME, Items
 from ensue.data.ids import MISSING, IdColumns
 from ensue.data.lists import list_members
@@ -125,8 +124,7 @@ def read_items(
     item_columns = _ItemColumns(path, columns or {}, like)
     with answering(path):
         content = ReadOptions(**opening).open(path)
-        table, lists = _with_lists(content, item_columns)
-        table = table.filled(path, "item")
+        table = read_table(content, item_columns.find, _ADVICE, lambda role: role != ITEM).filled(path, "item")
     ids = IdColumns({ITEM: "item"}, "item", opening.get("missing", DROP))
     table = _one_row_per_item(ids.normalise(table))
     frame = table.frame
@@ -139,7 +137,7 @@ def read_items(
         # Empty cells, and words for nothing such as NULL and NaN, are null.
         cells = frame[f"feature {name}"].alias(name).cast(pl.String).str.strip_chars().replace(["", *MISSING], None)
         joined = _joined_lists(cells)
-        is_list = name in lists or joined is not cells
+        is_list = joined is not cells
         plain = _decimal_points(joined)
         detected_kind = TEXT if name == title else CATEGORY if is_list else _kind_of(plain)
         kind = item_columns.kinds.get(name) or item_columns.headers[name] or detected_kind
@@ -164,25 +162,6 @@ def read_items(
     left_out = tuple(name for name in names if name not in kinds)
     items = Items(frame[ITEM].cast(pl.String), pl.DataFrame(features), kinds, title, item_columns.id_column, left_out)
     return items, tuple(warnings)
-
-
-def _with_lists(content: Content, item_columns: _ItemColumns) -> tuple[Table, list[str]]:
-    """Return a table, and the names of the columns that hold lists, whose members are joined by ``|``."""
-    if not content.parquet:
-        return read_table(content, item_columns.find, (dict,), _ADVICE), []
-    roles, notes = item_columns.find([*content.schema()])
-    kinds = {role: content.schema()[name] for role, name in roles.items() if role != ITEM}
-    lists = [
-        role for role, kind in kinds.items() if isinstance(kind, pl.List | pl.Array) and not kind.inner.is_nested()
-    ]
-    plain = {role: name for role, name in roles.items() if role not in lists}
-    table = read_table(content, lambda _: (plain, notes), advice=_ADVICE)
-    if not lists:
-        return table, []
-    cells = content.table([roles[role] for role in lists])
-    joined = [cells[roles[role]].cast(pl.List(pl.String)).list.join("|").alias(role) for role in lists]
-    names = [role.removeprefix("feature ") for role in lists]
-    return replace(table, frame=table.frame.with_columns(joined).select(*roles), columns=roles), names
 
 
 def _joined_lists(cells: pl.Series) -> pl.Series:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Literal, Unpack
 
-from ensue.data.delimited import KINDS, with_columns
+from ensue.data.delimited import KINDS, Delimited, with_columns
 from ensue.data.file_bytes import Opening, ending, files_in, is_several
 from ensue.data.files import Content, answering, open_file
 from ensue.data.posts.corpus import is_corpus
@@ -26,6 +27,7 @@ from ensue.data.table import ReadOptions, Table, read_object
 from ensue.data.texts.exports import is_json_line
 from ensue.data.texts.formats import ROLES as TEXT_ROLES
 from ensue.data.texts.formats import has_unknown_header, is_labelled, read_rows
+from ensue.data.texts.label_sets import binary_columns
 from ensue.errors import DataError
 
 Kind = Literal["sequences", "texts", "queries", "posts"]
@@ -94,12 +96,22 @@ def _kind_of_content(content: Content) -> Kind:
 def _is_texts(content: Content) -> bool:
     table = _as_texts(content)
     if table is None:
-        return not content.parquet and is_labelled(content.head()) and recognise(content) is None
+        is_text = not content.parquet and is_labelled(content.head()) and recognise(content) is None
+        return is_text or _has_labels(content)
     if table.layout in _NO_HEADER:
         return True
     if table.layout == "labelled lines":
         return recognise(content) is None and not _is_log(content.head(1)[0].split("\t"))
     return "label" in table.columns or not _is_log(_names(content))
+
+
+def _has_labels(content: Content) -> bool:
+    """Return whether a table whose columns are none of a log has columns of 0 and 1, one per label."""
+    if content.parquet or content.json or recognise(content) is not None or _is_log(content.names()):
+        return False
+    with suppress(DataError):
+        return bool(binary_columns(Delimited.of(content).whole(num_rows=_SAMPLES)))
+    return False
 
 
 def _kind_of_file_in(path: Path, content: Content) -> Kind:

@@ -228,25 +228,29 @@ def skipped(empty: int) -> str:
 def read_table(
     content: Content,
     find: Callable[[Sequence[str]], FoundColumns],
-    refused: tuple[type, ...] = (list, dict),
     advice: str = ADVICE,
+    may_be_list: Callable[[str], bool] = lambda role: False,
 ) -> Table:
     """A table as it comes, all its columns as texts, by the roles that ``find`` gives them.
 
     Args:
         content: the file.
         find: what gives its columns roles.
-        refused: what no field of JSON may hold.
         advice: what to do with a column of something else.
+        may_be_list: whether the cells of a role may hold lists, which are read as texts of JSON.
 
     Raises:
         DataError: what ``find`` says, or the first row that does not fit.
     """
     if content.parquet:
-        table = read_parquet(content, find, advice)
-        return replace(table, frame=table.frame.cast(pl.String))
+        table = read_parquet(content, find, advice, may_be_list)
+        lists = [name for name, kind in table.frame.schema.items() if kind.is_nested()]
+        # An object with one field is written as {"list": ["a", "b"]}, of which the path takes the list.
+        texts = (pl.struct(list=pl.col(name)).struct.json_encode().str.json_path_match("$.list") for name in lists)
+        frame = table.frame.with_columns(text.alias(name) for name, text in zip(lists, texts, strict=True))
+        return replace(table, frame=frame.cast(pl.String))
     if content.json:
-        return read_json(content, find, refused, advice)
+        return read_json(content, find, advice=advice, may_be_list=may_be_list)
     find(content.names())  # errors about columns come before those about rows
     delimited = Delimited.of(content)
     return replace(read_delimited(delimited, *find(delimited.names)), originals=delimited.whole)
@@ -274,8 +278,13 @@ def read_delimited(
     return table
 
 
-def read_parquet(content: Content, find: Callable[[Sequence[str]], FoundColumns], advice: str = ADVICE) -> Table:
-    """A table of Parquet or a sheet, numbers and times as they are.
+def read_parquet(
+    content: Content,
+    find: Callable[[Sequence[str]], FoundColumns],
+    advice: str = ADVICE,
+    may_be_list: Callable[[str], bool] = lambda role: False,
+) -> Table:
+    """A table of Parquet or a sheet, numbers, times and lists as they are; see :func:`read_table`.
 
     Raises:
         DataError: a column of anything but texts, numbers and times.
@@ -285,7 +294,8 @@ def read_parquet(content: Content, find: Callable[[Sequence[str]], FoundColumns]
     for role, name in columns.items():
         # Durations get a message of their own from the reader of times.
         refused = (pl.Binary, pl.Object) if role == "time" else (pl.Binary, pl.Object, pl.Duration)
-        if schema[name].is_nested() or schema[name] in refused:
+        inner = getattr(schema[name], "inner", schema[name]) if may_be_list(role) else schema[name]
+        if inner.is_nested() or inner in refused:
             raise DataError(f"{content.path}: column {quoted(name)} ({role}) holds {schema[name]}; {advice}")
     frame = by_role(content.table(columns.values()), columns)
     return Table(content.layout, frame, content.place, columns, notes, content.table)
@@ -296,6 +306,7 @@ def read_json(
     find: Callable[[Sequence[str]], FoundColumns],
     refused: tuple[type, ...] = (list, dict),
     advice: str = ADVICE,
+    may_be_list: Callable[[str], bool] = lambda role: False,
 ) -> Table:
     """JSON Lines, an object a row.
 
@@ -304,14 +315,16 @@ def read_json(
         find: what gives its fields roles.
         refused: what no field of a role may hold.
         advice: what to do with a field that holds it.
+        may_be_list: see :func:`read_table`.
 
     Raises:
         DataError: a line that is no object, or a field that holds more than a text or a number.
     """
     samples = sample_objects(content)
     columns, notes = find(names_of(samples))
-    for name in columns.values():
-        if any(isinstance(sample.get(name), refused) for sample in samples):
+    for role, name in columns.items():
+        kinds = tuple(kind for kind in refused if kind is not list or not may_be_list(role))
+        if any(isinstance(sample.get(name), kinds) for sample in samples):
             raise DataError(
                 f"{content.path}: field {quoted(name)} holds something other than a text or a number; {advice}"
             )

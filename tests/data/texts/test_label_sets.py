@@ -9,6 +9,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from ensue.data.kinds import kind_of
 from ensue.data.texts import Texts, hold_out_texts, leaks, read_texts
 from ensue.errors import DataError
 
@@ -117,6 +118,39 @@ def test_one_column_per_label_may_say_that_none_applies(tmp_path: Path) -> None:
     assert "labels are the columns with 0 and 1: 'toxic', 'insult'" in report.notes
     path = written(tmp_path, "b.csv", "id,text,toxic,score\n1,a b,0,1\n2,c d,1,7\n")
     assert read_texts(path)[0].labels is None
+
+
+ONE_HOT = {"full_text": ["a b", "c d", "e f"], "toxic": [0, 1, 0], "insult": [1, 1, 0], "rare": [0, 0, 0]}
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
+def test_one_column_per_label_in_every_kind_of_file(tmp_path: Path, ending: str) -> None:
+    path = tmp_path / f"a.{ending}"
+    frame = pl.DataFrame(ONE_HOT)
+    if ending == "parquet":
+        frame.write_parquet(path)
+    else:
+        path.write_text(frame.write_csv() if ending == "csv" else frame.write_ndjson(), encoding="utf-8")
+    assert kind_of(path) == "texts"
+    texts, report = read_texts(path)
+    assert texts.labels is not None
+    assert texts.labels.to_list() == [["insult"], ["toxic", "insult"], []]
+    assert report.columns == {"text": "full_text"}
+
+
+def test_a_header_between_two_parts_leaves_one_column_per_label(tmp_path: Path) -> None:
+    part = "id,text,toxic,insult\n1,a b,0,1\n2,c d,1,0\n"
+    texts, _ = read_texts(written(tmp_path, "a.csv", part + part.replace("a b", "e f").replace("c d", "g h")))
+    assert texts.labels is not None
+    assert texts.labels.to_list() == [["insult"], ["toxic"]] * 2
+
+
+def test_columns_of_0_and_1_beside_others_are_named(tmp_path: Path) -> None:
+    path = written(tmp_path, "a.csv", "id,title,text,toxic,insult\n1,x,a b,0,1\n2,y,c d,1,0\n")
+    texts, report = read_texts(path)
+    assert texts.labels is None
+    note = "the columns 'toxic', 'insult' hold 0 and 1; if they are labels, leave 'title' out of the file"
+    assert note in report.notes
 
 
 def test_one_label_with_a_comma_stays_one(tmp_path: Path) -> None:

@@ -35,7 +35,17 @@ from ensue.data.markup import strip_markup
 from ensue.data.posts.formats import export_of, json_originals, read_export, read_post_rows
 from ensue.data.posts.platforms import is_json, objects
 from ensue.data.schema import FoundColumns, Roles, name_table, plain_name, require_columns, require_roles
-from ensue.data.table import Table, by_role, json_lines, read_delimited, read_objects, read_table, sample_objects
+from ensue.data.table import (
+    Table,
+    by_role,
+    json_lines,
+    names_of,
+    read_delimited,
+    read_object,
+    read_objects,
+    read_table,
+    sample_objects,
+)
 from ensue.data.texts.exports import LabelFields, flattened, is_json_line
 from ensue.data.texts.label_sets import UNIT, binary_columns, from_binary
 from ensue.errors import DataError, SettingError
@@ -89,8 +99,9 @@ _PAIRS = (
 )
 _COLUMNS = Roles(
     known=name_table("""
-        text: text review reviewtext reviewbody sentence content body document comment tweet question message premise
-            sentencea 1string sentence1 text1 question1 description
+        text: text fulltext review reviewtext reviewbody sentence content body document comment commenttext commentbody
+            tweet tweettext tweetcontent posttext messagetext question message utterance selftext premise sentencea
+            1string sentence1 text1 question1 abstract description
         second:
         label: goldlabel label stance entailmentjudgment entailmentlabel sentiment category class classindex stars
             rating polarity intent emotion target isduplicate quality
@@ -106,6 +117,8 @@ _COLUMNS = Roles(
 )
 ROLES = tuple(_COLUMNS.known)
 _NAMES = {name for names in (*_COLUMNS.known.values(), *_PAIRS) for name in names}
+_EXPORTED = {"fulltext", "commenttext", "selftext"}
+"""Names of texts that exports of platforms have, too; those have readers of their own."""
 _ADDED = ("label", "goldlabel")
 """Fields of objects of an export that are labels; platforms have none of these names."""
 # A number, or a class of TREC such as DESC:manner.
@@ -143,8 +156,8 @@ class _Request:
         export = export_of(self.content)
         if export is None or is_json(self.content):
             return export
-        is_named = self.stated_columns or set(map(plain_name, self.content.names())) & set(_COLUMNS.known["text"])
-        return None if is_named else export
+        is_named = set(map(plain_name, self.content.names())) & set(_COLUMNS.known["text"]) - _EXPORTED
+        return None if self.stated_columns or is_named else export
 
     @cached_property
     def separator(self) -> str | None:
@@ -225,30 +238,33 @@ def _table(request: _Request) -> Table:
     delimited = Delimited.of(request.content, request.separator)
     columns, notes = request.find(delimited.names)
     table = read_delimited(delimited, columns, notes)
-    if "label" in columns or request.keep_all or not (names := binary_columns(delimited.whole(), [*columns.values()])):
+    return _with_binary_labels(request, table, request.content)
+
+
+def _flat_table(request: _Request, content: Content) -> Table:
+    """Return the table of Parquet or of objects; lists of labels are texts of JSON."""
+    table = read_table(content, request.find, may_be_list=lambda role: role in ("label", "labels"))
+    return _with_binary_labels(request, table, content)
+
+
+def _with_binary_labels(request: _Request, table: Table, content: Content) -> Table:
+    """Return a table that has no column of labels with those of its columns of 0 and 1, if it has such."""
+    if request.keep_all or {"label", "labels"} & table.columns.keys() or table.originals is None:
         return table
-    labels = from_binary(delimited.whole().select(names))
+    if content.json:
+        frame = read_objects(content, dict.fromkeys(names_of(sample_objects(content)), pl.String), read_object)
+    else:
+        frame = table.originals()
+    frame = frame.drop(table.columns.values())
+    names = binary_columns(frame)
+    if not names:
+        return table
+    if others := [name for name in frame.columns if plain_name(name) and name not in names]:
+        note = f"the columns {listed(names)} hold 0 and 1; if they are labels, leave {listed(others)} out of the file"
+        return replace(table, notes=(*table.notes, note))
     note = f"labels are the columns with 0 and 1: {listed(names)}"
+    labels = from_binary(frame.select(names))
     return replace(table, frame=table.frame.with_columns(labels), notes=(*table.notes, note))
-
-
-def _parquet(request: _Request) -> Table:
-    """Columns of Parquet; lists of labels are read as in JSON."""
-    content = request.content
-    schema = content.schema()
-    columns, notes = request.find(list(schema))
-    role = "labels" if "labels" in columns and "label" not in columns else "label"
-    kind = schema[columns[role]] if role in columns else None  # a column may have no name at all
-    # A column of one label is read with the others; lists of lists are refused there.
-    if not isinstance(kind, pl.List | pl.Array) or kind.inner.is_nested():
-        return read_table(content, request.find)
-    name = columns[role]
-    other_columns = {other: column for other, column in columns.items() if other != role}
-    # The same label twice is one label.
-    lists = content.table([name])[name].cast(pl.List(pl.String)).list.drop_nulls().list.unique(maintain_order=True)
-    table = read_table(content, lambda _: (other_columns, notes))
-    labels = lists.list.join(UNIT).replace("", UNIT)
-    return replace(table, frame=table.frame.with_columns(labels.alias(role)), columns=columns)
 
 
 def _json(request: _Request) -> Table:
@@ -271,7 +287,7 @@ def _json(request: _Request) -> Table:
     # Documents of several lists name the list of each record in this field.
     if flat is not content and "part" in sample_objects(flat)[0]:
         request = replace(request, stated_columns={"part": "part", **stated_columns})
-    table = read_table(flat, request.find)
+    table = _flat_table(request, flat)
     # Where a line is one object, it is an original, too; a document's lines are not those of the file.
     if flat is not content and len(flat.head(2)) == len(content.head(2)):
         table = replace(table, originals=partial(json_lines, content))
@@ -535,7 +551,7 @@ def in_fields(name: str, shape: str, names: str, between: str = "\t", **roles: s
 LAYOUTS: tuple[Layout[_Request, _Reader], ...] = (
     Layout("fasttext", _begins("__label__"), _fasttext, has_columns=False),
     Layout("trees", _begins(r"\s*\([^\s()]+ +(\(|[^()]+\)\s*$)"), _trees, has_columns=False),
-    Layout("parquet", lambda request: request.content.parquet, _parquet),
+    Layout("parquet", lambda request: request.content.parquet, lambda request: _flat_table(request, request.content)),
     Layout("export", lambda request: request.export is not None, _export),
     Layout("json", _begins(r"\{"), _json),
     Layout("table", lambda request: request.separator is not None, _table),

@@ -22,8 +22,8 @@ DELIMITERS = (";", "|", ",")
 """Delimiters of labels, the most frequent in published data first."""
 _MAX_LABEL = 40
 """Characters of a label; what is longer is a sentence with a comma in it."""
-_BINARY = ("0", "1", "0.0", "1.0", "true", "false")
-_TRUE = ("1", "1.0", "true")
+_TRUE = ["1", "1.0", "true"]
+_BINARY = [*_TRUE, "0", "0.0", "false"]
 Change = Callable[[pl.Series], tuple[pl.Series, tuple[str, ...]]]
 
 
@@ -119,26 +119,22 @@ def to_sets(labels: pl.Series, delimiter: str) -> pl.Series:
     return lists.list.eval(pl.element().filter(pl.element() != "")).list.unique(maintain_order=True)
 
 
-def binary_columns(frame: pl.DataFrame, others: Sequence[str]) -> list[str]:
-    """Return the columns of labels of a table in which each label has a 0/1 column; none where it is not sure.
+def binary_columns(frame: pl.DataFrame) -> list[str]:
+    """Return the columns of 0 and 1 of a table, if there are two or more, as where each label has a column."""
+    names = [name for name, kind in frame.schema.items() if plain_name(name) and not kind.is_nested()]
+    values = frame.select(_plain_values(names))
+    # A label may be missing from all texts of a small file; one of all texts would be a constant.
+    flags = [name for name in names if values[name].is_in(_BINARY).all() and not values[name].is_in(_TRUE).all()]
+    return flags if len(flags) > 1 and any(values[name].n_unique() == 2 for name in flags) else []
 
-    Args:
-        frame: all columns, as texts.
-        others: the columns of the text, its id and its group.
 
-    Returns:
-        At least two columns; every column of the table is either one of these or one of ``others``.
-    """
-    names = [name for name in frame.columns if name not in others and plain_name(name)]
-    values = frame.select(pl.col(names).str.strip_chars().str.to_lowercase())
-    is_binary = all(values[name].is_in(list(_BINARY)).all() and values[name].n_unique() == 2 for name in names)
-    return names if len(names) > 1 and is_binary else []
+def _plain_values(names: Sequence[str]) -> pl.Expr:
+    return pl.col(names).cast(pl.String).str.strip_chars().str.to_lowercase()
 
 
 def from_binary(frame: pl.DataFrame) -> pl.Series:
     """Return (texts,) the names of the columns that are 1, with ``UNIT`` between them; ``UNIT`` alone where none is."""
-    is_true = pl.all().str.strip_chars().str.to_lowercase().is_in(list(_TRUE))
-    flags = frame.select(is_true)
+    flags = frame.select(_plain_values(frame.columns).is_in(_TRUE))
     # A set ends with the separator, so that the empty set is not null; empty parts go when it is split.
     names = [pl.when(pl.col(name)).then(pl.lit(f"{name}{UNIT}")).otherwise(pl.lit("")) for name in flags.columns]
     return flags.select(pl.concat_str(*names, pl.lit(UNIT))).to_series().rename("label")

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from ensue.data.histories import Histories, offsets_of
-from ensue.evaluation.off_policy import PolicyValue, fold_of, item_rewards, policy_value
+from ensue.evaluation.off_policy import MIN_EFFECTIVE, PolicyValue, fold_of, item_rewards, policy_value
 from ensue.vocabulary import FIRST, Vocabulary
 from ensue_studies.results import provenance
 
@@ -67,7 +67,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     worlds = [simulate(seed, args.sessions) for seed in range(args.worlds)]
-    is_warned = np.array([value.is_doubtful for _, _, value in worlds])
+    is_warned = np.array([value.is_biased or value.effective < MIN_EFFECTIVE for _, _, value in worlds])
     rows = []
     for name in ESTIMATORS:
         estimates = [getattr(value, name) for _, _, value in worlds]

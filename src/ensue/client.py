@@ -16,7 +16,6 @@ import os
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, ClassVar, Generic, Self, TypedDict, TypeVar, Unpack, overload
 
 from pydantic import TypeAdapter, ValidationError
@@ -474,9 +473,7 @@ class Client(RequestSender):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _run(self, request: Request[Kind]) -> Kind:
@@ -567,9 +564,7 @@ class AsyncClient(RequestSender):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
     async def _run(self, request: Request[Kind]) -> Kind:

@@ -87,11 +87,6 @@ class PolicyValue:
         """True if the mean weight differs from 1 significantly."""
         return not self.mean_weight.low <= 1 <= self.mean_weight.high
 
-    @property
-    def is_doubtful(self) -> bool:
-        """True if the estimates are biased, or depend on few events."""
-        return self.is_biased or self.effective < MIN_EFFECTIVE
-
 
 @dataclass(frozen=True, kw_only=True)
 class OffPolicyResult:

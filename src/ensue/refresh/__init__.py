@@ -77,10 +77,6 @@ class Refreshed:
         )
 
 
-def _nothing(candidate: Any, result: Refreshed) -> None:
-    pass
-
-
 def _in_silence(reports: Iterable[Report]) -> None:
     for _ in reports:
         pass
@@ -93,7 +89,7 @@ def refresh(
     max_drop: float | None = MAX_DROP,
     keep: int = 5,
     follow: Callable[[Iterable[Report]], None] = _in_silence,
-    before: Callable[[Any, Refreshed], None] = _nothing,
+    before: Callable[[Any, Refreshed], None] = lambda candidate, result: None,
 ) -> Refreshed:
     """Update a model folder with new data, or refuse to.
 
@@ -155,20 +151,15 @@ def card(predictor: AnyState, result: Refreshed) -> str:
     if not result.slices:
         return predictor.card()
     has_baselines = any(tested.best_baseline for tested in result.slices)
-    heads = [
-        "slice",
-        "targets",
-        "figure",
-        "old",
-        "new",
-        "change",
-        *(["best baseline", "its metric"] if has_baselines else []),
-    ]
+    heads = ["slice", "targets", "figure", "old", "new", "change"]
+    if has_baselines:
+        heads += ["best baseline", "its metric"]
     lines = ["## The latest update", "", f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
     for tested in result.slices:
         row = [tested.name, f"{tested.targets:,}", tested.label, f"{tested.before:.4f}", f"{tested.after:.4f}"]
-        row += [f"{100 * tested.change:+.1f} %"]
-        row += [tested.best_baseline, f"{tested.counting[tested.figure]:.4f}"] if has_baselines else []
+        row.append(f"{100 * tested.change:+.1f} %")
+        if has_baselines:
+            row += [tested.best_baseline, f"{tested.counting[tested.figure]:.4f}"]
         lines.append(f"| {' | '.join(row)} |")
     if result.held:
         lines += ["", f"Full ranking; the newest slice is {result.held} of the new log, trained on after the test."]

@@ -70,8 +70,8 @@ def forget(folder: Path, users: Collection[str], records: object = None) -> Forg
     with only_writer(folder):
         sweep(folder)
         replaced: list[tuple[Path, dict[str, Contents]]] = []
-        for path in _folders(folder):
-            # Each stored version holds the person as well, and can be restored.
+        # Each stored version holds the person as well, and can be restored.
+        for path in (folder, *(versions.place_of(folder, number) for number in versions.kept(folder))):
             predictor = load(path)
             predictor.require_trainable()
             stream: dict[str, Contents] = {name: read_file(path, name) for name in STREAM if (path / name).exists()}
@@ -89,18 +89,8 @@ def forget(folder: Path, users: Collection[str], records: object = None) -> Forg
         for path, files in replaced:
             write_folder(path, files)
         if replaced:
-            for path in _siblings(folder, "resume.*"):  # the model from before the last chunk: it holds the person
+            target = folder.resolve()
+            # The model from before the last chunk of a stream: it holds the person.
+            for path in target.parent.glob(f".{glob.escape(target.name)}.resume.*"):
                 shutil.rmtree(path)
     return ForgetReport(tuple(users), tuple(removed), tuple(remains))
-
-
-def _folders(folder: Path) -> list[Path]:
-    """Return the folder and its kept versions."""
-    former = [versions.place_of(folder, number) for number in versions.kept(folder)]
-    return [folder, *former]
-
-
-def _siblings(folder: Path, pattern: str) -> list[Path]:
-    """Return the folders of a stream beside a model folder."""
-    path = folder.resolve()
-    return sorted(path.parent.glob(f".{glob.escape(path.name)}.{pattern}"))

@@ -247,12 +247,8 @@ def _texts_of_ids(ids: object, field: ValidationInfo) -> object:
 Ids = Annotated[list[str], BeforeValidator(_texts_of_ids)]
 
 
-def _items_asked(limits: Limits, kind: object) -> object:
-    """Narrow a list of items to the number of records of a request."""
-    return Annotated[kind, Field(max_length=limits.settings.records)]
-
-
-item_list = Limit(_items_asked)
+item_list = Limit(lambda limits, kind: Annotated[kind, Field(max_length=limits.settings.records)])
+"""The limit of a list of items: the number of records of a request."""
 
 
 class Predict(Body):

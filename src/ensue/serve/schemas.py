@@ -239,7 +239,15 @@ class RequestBodies:
     def of(self, task: str) -> Bodies:
         """Return the models of a task's bodies; its predictor is imported by the first call."""
         if task not in self._bodies:
-            self._bodies[task] = _bodies_of(task, self._settings)
+            service = service_of(task)
+            limits = Limits(self._settings, service.task.record, service.read)
+            self._bodies[task] = Bodies(
+                **{
+                    verb: limited(f"{verb.title()}{task.title()}", body, limits)
+                    for verb, body in service.bodies._asdict().items()
+                    if body is not None
+                }
+            )
         return self._bodies[task]
 
     def schemas(self) -> tuple[dict[str, object], dict[str, object]]:
@@ -255,20 +263,6 @@ class RequestBodies:
         # All at once, so that two models of one name get one definition each.
         schemas, definitions = TypeAdapter.json_schemas(adapters, ref_template=REFERENCE)  # type: ignore[arg-type]
         return {name: schema for (name, _), schema in schemas.items()}, definitions["$defs"]
-
-
-def _bodies_of(task: str, settings: ServeSettings) -> Bodies:
-    """Return the models of a task's bodies."""
-    service = service_of(task)
-    limits = Limits(settings, service.task.record, service.read)
-    body_types = service.bodies._asdict().items()
-    return Bodies(
-        **{
-            name: limited(f"{name.title()}{task.title()}", body, limits)
-            for name, body in body_types
-            if body is not None
-        }
-    )
 
 
 def document(requests: RequestBodies, models: Iterable[str]) -> dict[str, object]:
@@ -315,7 +309,7 @@ def _documented(operation: Operation, schema: object, models: list[str]) -> APIR
         tags=[operation.tag],
         summary=operation.summary,
         status_code=operation.status,
-        response_model=_reply(operation),
+        response_model=_reply_model(*REPLIES[operation.name]) if operation.name in REPLIES else operation.reply,
         response_class=JSONResponse,
         responses={status: {"description": REFUSED[status], "model": Problem} for status in operation.errors},
         openapi_extra=extra,
@@ -328,14 +322,6 @@ def _examples(operation: str) -> dict[str, object]:
     if not examples:
         examples = {name: body for task in TASKS for name, body in service_of(task).examples.get(operation, {}).items()}
     return {name: {"value": value} for name, value in examples.items()}
-
-
-def _reply(operation: Operation) -> object:
-    """Return the model of an operation's reply; answers and explanations are those of any task."""
-    field, kind = REPLIES.get(operation.name, ("", ""))
-    if not field:
-        return operation.reply
-    return _reply_model(field, kind)
 
 
 @cache

@@ -40,7 +40,6 @@ from ensue.significance import LEVEL
 from ensue.tasks.classify.catalogue import COUNTING, MODELS
 from ensue.tasks.classify.dataset import codes
 from ensue.tasks.classify.ensembles.blend import NETWORK
-from ensue.tasks.classify.fit_network import COLLAPSED
 from ensue.tasks.classify.model import Shape
 from ensue.tasks.classify.models.centrality import CentralityClassifier
 from ensue.tasks.classify.passages import PassageBatches
@@ -104,6 +103,8 @@ MAX_STEPS = 5000
 """Steps of the power method at most: the cap of the released program in evaluation."""
 CLASSES = (2, 5, 9, 17, 33, 65, 129)
 """First length of each class of lengths; the last one has no end."""
+COLLAPSED = 0.05
+"""Mean |lambda_2| below which one step of the walk forgets its start, so that centrality is self-attention."""
 SIMILAR = 0.3
 """Below this |lambda_2| the columns of a graph are so alike that little can differ from self-attention."""
 SCALE = 65_535  # a multiple of BINS, so that the bounds of the bins of the calibration error are stored exactly

@@ -12,7 +12,6 @@ from ensue.data.texts import Texts
 from ensue.errors import DataError
 from ensue.lines import plural
 from ensue.records import Text
-from ensue.serve.bodies import Update
 from ensue.serve.tasks import NOT_CAUSES, NUM_EXAMPLES, FigureKind, Question, TaskService, change_in_words, choice_at
 from ensue.tasks import CLASSIFY
 from ensue.tasks.classify.predictor import ClassifyPredictor
@@ -55,10 +54,6 @@ def _example_records(predictor: ClassifyPredictor) -> list[dict[str, object]]:
     return [{"texts": [word]} for _, word in sorted(best.values(), reverse=True)[:NUM_EXAMPLES]]
 
 
-def _training_data(predictor: ClassifyPredictor, body: Update) -> Texts:
-    return Texts.of(cast(list[Text], body.records))
-
-
 SERVICE = TaskService(
     task=CLASSIFY,
     view="texts",
@@ -74,5 +69,5 @@ SERVICE = TaskService(
     first_record=lambda predictor: Text(("a", "a") if predictor.metadata.paired else ("a",)),
     describe=lambda predictor: {"labels": predictor.labels, "paired": predictor.metadata.paired},
     example_records=_example_records,
-    training_data=_training_data,
+    training_data=lambda predictor, body: Texts.of(body.records),
 )

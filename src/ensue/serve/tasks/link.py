@@ -83,10 +83,6 @@ def _example_records(predictor: LinkPredictor) -> list[dict[str, object]]:
     return [{"text": (title or body)[:TITLE]} for title, body in zip(titles, bodies, strict=True)]
 
 
-def _training_data(predictor: LinkPredictor, body: UpdateLinks) -> Corpus:
-    return Corpus(Articles.of(body.articles), Posts.of(cast(list[Post], body.records)))
-
-
 SERVICE = TaskService(
     task=LINK,
     view="posts",
@@ -103,5 +99,5 @@ SERVICE = TaskService(
     first_record=lambda predictor: Post("a"),
     describe=lambda predictor: {"articles": len(predictor.articles)},
     example_records=_example_records,
-    training_data=_training_data,
+    training_data=lambda predictor, body: Corpus(Articles.of(body.articles), Posts.of(body.records)),
 )

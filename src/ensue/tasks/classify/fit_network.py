@@ -30,8 +30,6 @@ from ensue.training.checkpoint import Checkpoint
 from ensue.training.distributed import rank_and_size
 from ensue.training.report import Report, Trained
 
-COLLAPSED = 0.05
-"""Mean |lambda_2| below which one step of the walk forgets its start, so that centrality is self-attention."""
 SAMPLE = 64
 """Number of texts whose word graphs are measured."""
 _MAX_WORK = 2e7  # sum of cubed numbers of words over all graphs: the time that eigenvalues take

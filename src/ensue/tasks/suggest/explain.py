@@ -24,7 +24,7 @@ from ensue.tasks.suggest.baselines.shares import CONDITIONS
 from ensue.tasks.suggest.batch import PADDING, UNKNOWN, PaddedQueries, padded
 from ensue.tasks.suggest.catalogue import RERANKER
 from ensue.tasks.suggest.dataset import spell_out
-from ensue.tasks.suggest.infer import GROUP, clean, clean_prefix, ranked, spelled
+from ensue.tasks.suggest.infer import GROUP, Rankings, clean, clean_prefix, ranked, spelled
 from ensue.tasks.suggest.state import SuggestState
 from ensue.vocabulary import FIRST
 
@@ -89,11 +89,8 @@ def _known(state: SuggestState, sessions: Histories) -> list[int]:
     return [sum(any(id != UNKNOWN for id in ids) for ids in spell(record.values)) for record in sessions.records()]
 
 
-Lists = Sequence[list[tuple[str, float]]]
-
-
 def _attributions(
-    state: SuggestState, sessions: Histories, lists: Lists, positions: Sequence[tuple[int, ...]], *, evidence: bool
+    state: SuggestState, sessions: Histories, lists: Rankings, positions: Sequence[tuple[int, ...]], *, evidence: bool
 ) -> list[list[tuple[Attribution, ...]]]:
     """For each session the earlier queries that each of its suggestions is attributed to; none without ``evidence``."""
     attributions: list[list[tuple[Attribution, ...]]] = [[()] * len(choices) for choices in lists]
@@ -118,7 +115,7 @@ Weighted = list[tuple[int, float, float | None]]
 """Turn, share, and the drop of the score without it."""
 
 
-def _counted(state: SuggestState, sessions: Histories, lists: Lists) -> Iterator[list[Weighted]]:
+def _counted(state: SuggestState, sessions: Histories, lists: Rankings) -> Iterator[list[Weighted]]:
     """Return each query's contribution to a suggestion's probability; popular suggestions have none."""
     following = state.following
     query_ids = following.query_ids(sessions)[0]
@@ -162,7 +159,7 @@ def _largest(weights: Floats) -> list[int]:
     return [turn for turn in turns.tolist() if weights[turn] > 0]
 
 
-def _networks(state: SuggestState, sessions: Histories, lists: Lists) -> Iterator[list[Weighted]]:
+def _networks(state: SuggestState, sessions: Histories, lists: Rankings) -> Iterator[list[Weighted]]:
     """Return each query's attention weight in a suggestion, and the drop of its score without the query."""
     batch = padded(spelled(state, sessions))
     weights = by_query(state, batch, lists)
@@ -183,7 +180,7 @@ def _networks(state: SuggestState, sessions: Histories, lists: Lists) -> Iterato
         yield choices
 
 
-def by_query(state: SuggestState, batch: PaddedQueries, lists: Lists) -> list[Floats]:
+def by_query(state: SuggestState, batch: PaddedQueries, lists: Rankings) -> list[Floats]:
     """For each session (choices, turns) how much each suggestion leaned on each query: the mean over its tokens."""
     owners = np.repeat(np.arange(len(lists)), [len(choices) for choices in lists])
     candidates = padded([state.search_rules().spelling([text for choices in lists for text, _ in choices])]).words[0]
@@ -196,7 +193,9 @@ def by_query(state: SuggestState, batch: PaddedQueries, lists: Lists) -> list[Fl
     return [shares[owners == row][:, : turns[row]] for row in range(len(lists))]
 
 
-def _without(state: SuggestState, batch: PaddedQueries, lists: Lists, deleted_turns: Sequence[Index]) -> list[Floats]:
+def _without(
+    state: SuggestState, batch: PaddedQueries, lists: Rankings, deleted_turns: Sequence[Index]
+) -> list[Floats]:
     """For each session (deleted_turns, choices) what each score falls by when the network does not read that query."""
     owners = np.array([row for row, turns in enumerate(deleted_turns) for _ in turns], np.int64)
     deleted = np.array([turn for turns in deleted_turns for turn in turns.tolist()], np.int64)

@@ -146,6 +146,8 @@ def _completions(looked_up: LookedUp, row: int, prefix: str, size: int) -> Index
 
 GROUP = 64
 """Sessions that are answered at once."""
+Rankings = list[list[tuple[str, float]]]
+"""For each session its suggestions and their scores, best first."""
 
 
 def clean(texts: Sequence[str], normalisation: Normalisation) -> list[str]:
@@ -184,12 +186,12 @@ def count(state: SuggestState, name: str, sessions: Histories, k: int) -> Sugges
     return state.shares.suggest(name, sessions, k, typed=repeats)
 
 
-def ranked(state: SuggestState, sessions: Histories, k: int, prefixes: Sequence[str]) -> list[list[tuple[str, float]]]:
+def ranked(state: SuggestState, sessions: Histories, k: int, prefixes: Sequence[str]) -> Rankings:
     """For each session the best ``k`` texts with their scores; values and prefixes are normalised."""
     weighs = state.schedule is not None or state.model_name == RERANKER
     # Nothing can be attended to in an empty session: it gets what is popular.
     is_weighed = (sessions.lengths > 0) & weighs
-    lists: list[list[tuple[str, float]]] = [[] for _ in prefixes]
+    lists: Rankings = [[] for _ in prefixes]
     for rank, rows in ((_weighed, np.flatnonzero(is_weighed)), (_counted, np.flatnonzero(~is_weighed))):
         rankings = rank(state, sessions.select(rows), k, [prefixes[row] for row in rows.tolist()])
         for row, ranking in zip(rows.tolist(), rankings, strict=True):
@@ -197,9 +199,7 @@ def ranked(state: SuggestState, sessions: Histories, k: int, prefixes: Sequence[
     return lists
 
 
-def _weighed(
-    state: SuggestState, sessions: Histories, k: int, prefixes: Sequence[str]
-) -> list[list[tuple[str, float]]]:
+def _weighed(state: SuggestState, sessions: Histories, k: int, prefixes: Sequence[str]) -> Rankings:
     """Return the best candidates of sessions, none of which is empty."""
     candidates = consider(state, sessions, k, prefixes)
     owners = candidates.owners
@@ -445,9 +445,7 @@ def _score(state: SuggestState, memory: object, candidates: CandidateRows, num_s
     return replace(candidates, totals=totals)
 
 
-def _counted(
-    state: SuggestState, sessions: Histories, k: int, prefixes: Sequence[str]
-) -> list[list[tuple[str, float]]]:
+def _counted(state: SuggestState, sessions: Histories, k: int, prefixes: Sequence[str]) -> Rankings:
     """Return count-based suggestions; scores are normalised over those shown."""
     following = state.following
     repeats = state.shared.repeats

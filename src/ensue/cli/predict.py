@@ -210,8 +210,8 @@ def items_of(path: Path, predictor: AnyPredictor) -> list[str]:
     ids: list[str] = whole_numbers(pl.Series(items)).to_list()
     vocabulary: Collection[str] = getattr(predictor, "vocabulary", ids)
     if not any(item in vocabulary for item in ids):
-        known = plural(len(ids), "item")
-        display.log(f"warning: {path}: the model knows none of {known}, such as {quoted(ids[0], 40)}; write ids alone")
+        count = plural(len(ids), "item")
+        display.log(f"warning: {path}: the model knows none of {count}, such as {quoted(ids[0], 40)}; write ids alone")
     return ids
 
 

@@ -195,6 +195,11 @@ def evaluating(model: Fitted) -> Fitted:
 Contents = Mapping[str, bytes | TensorFile]
 
 
+def _no_files(state: object) -> Contents:
+    """Return no file."""
+    return {}
+
+
 @dataclass(frozen=True)
 class Folders:
     """Functions of a task for its model folders; the first argument of each function is a state of the task."""
@@ -210,7 +215,7 @@ class Folders:
     """Return what a folder stores of the training data, from a summary."""
     shown: Callable[[Any], dict[str, object]]
     """Return fitted values that are written to ``settings.json`` for people, and not read again."""
-    files: Callable[[Any], Contents] = lambda state: {}
+    files: Callable[[Any], Contents] = _no_files
     """Return files of the task alone, by name."""
 
 

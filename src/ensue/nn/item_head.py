@@ -145,7 +145,7 @@ class Product(NamedTuple):
     """Attention weights, as in :class:`Output`."""
     cells: tuple[Tensor, Tensor] | None = None
     """Additions to single scores: positions target x ids + id, unique and rising, and float32 addends."""
-    lately: tuple[Tensor, float] | None = None
+    recent: tuple[Tensor, float] | None = None
     """(ids,) log probabilities that are mixed with the softmax, -inf for none, and the log weight of the softmax."""
 
 
@@ -227,8 +227,8 @@ class ShortItems:
 def suit_short_items(queries: Tensor, num_ids: int) -> bool:
     """Return whether :class:`ShortItems` takes queries and is faster: plain instructions multiply few numbers."""
     plain = queries.dtype == torch.float32 and not queries.is_cuda and not queries.requires_grad
-    most = MAX_QUERIES if num_ids >= MIN_LONG_IDS else FEW_QUERIES
-    return plain and 0 < len(queries) <= most and kernels.level() in kernels.LEVELS[1:]
+    max_queries = MAX_QUERIES if num_ids >= MIN_LONG_IDS else FEW_QUERIES
+    return plain and 0 < len(queries) <= max_queries and kernels.level() in kernels.LEVELS[1:]
 
 
 class _ItemVectors(nn.Module):
@@ -248,7 +248,7 @@ class _ItemVectors(nn.Module):
         return None
 
     def scores(self, product: Product) -> Tensor:
-        """Return the scores of all ids, (targets, ids), without ``cells`` and ``lately``; placeholders are at -inf."""
+        """Return the scores of all ids, (targets, ids), without ``cells`` and ``recent``; placeholders are at -inf."""
         short = self._short_items(product)
         if short is not None:
             return short.scores(product.queries, FIRST)

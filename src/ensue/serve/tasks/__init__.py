@@ -69,6 +69,11 @@ def records_of(body: Predict | Explain | Figure) -> Sequence[AnyRecord]:
     return [body.record] if isinstance(body, Figure) else body.records
 
 
+def _describe(predictor: Fitted) -> dict[str, object]:
+    """Return nothing besides task, name and version."""
+    return {}
+
+
 def _questions(body: Predict | Explain | Figure, lists: ListStore) -> Sequence[Question]:
     """Return one question per record of a body."""
     return [Question(record) for record in records_of(body)]
@@ -99,7 +104,7 @@ class TaskService:
     """Return example records of the page: nobody's history, nothing from the training data but what is public."""
     training_data: Callable[[Fitted, Any], object]
     """Return what an update trains on, from a body; ``DataError`` where nothing can be trained on."""
-    describe: Callable[[Fitted], dict[str, object]] = lambda predictor: {}
+    describe: Callable[[Fitted], dict[str, object]] = _describe
     """Return what ``/v1/models`` says of a model besides its task, name and version."""
     bodies: Bodies = field(default_factory=Bodies)
     """Models of the bodies of requests."""

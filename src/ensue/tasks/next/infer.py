@@ -238,18 +238,18 @@ def _score_best(
 ) -> HistoryScores:
     """Score the best items alone after histories with events; the whole catalogue where other scores are asked for."""
     filled, windows, rows, lengths = latest_windows(histories, state.network.reach)
-    found = None
-    if filters is not None and len(filled):
-        hidden = np.sort(seen_ids(histories, histories.offsets[1:][filled] - 1, exclusion), axis=1)
-        permitted = permitted_items(hidden, [filters[row] for row in filled.tolist()])
-        with torch.no_grad():
-            batch = windows.batch(np.arange(len(filled))).to("cpu")
-            found = cast(Ranks, evaluating(state.module)).best(batch, permitted, k)
-    if found is None or filters is None:
+    if filters is None or not len(filled):
         return score_histories(state, exclusion, k, histories, filters)
-    best, weights = found
+    hidden = np.sort(seen_ids(histories, histories.offsets[1:][filled] - 1, exclusion), axis=1)
+    permitted = permitted_items(hidden, [filters[row] for row in filled.tolist()])
+    with torch.no_grad():
+        batch = windows.batch(np.arange(len(filled))).to("cpu")
+        ranking = cast(Ranks, evaluating(state.module)).best(batch, permitted, k)
+    if ranking is None:
+        return score_histories(state, exclusion, k, histories, filters)
+    best, weights = ranking
     if len(filled) < len(histories):
-        # Histories without events get plain popularity; the others keep what was found for them.
+        # Histories without events get plain popularity; the others keep their own best items.
         popularity = logarithm(state.counting["popularity"].shares())[None]
         ids = np.empty((len(histories), k), np.int64)
         scores = np.empty((len(histories), k), np.float32)

@@ -82,7 +82,7 @@ class ItemSimilarity:
             k: number of items.
             kinds: limited values of the candidates, by fields of the kernel.
         """
-        known = np.where(ids < self.num_ids, ids, PADDING)
-        chosen = np.empty(k, np.int64)
-        fields: dict[str, kernels.Value] = {"ids": known, "relevance": relevance, "weight": weight, "chosen": chosen}
-        return chosen[: kernels.call("diversify", self._prepared, **fields, **kinds)].tolist()
+        rows = np.where(ids < self.num_ids, ids, PADDING)
+        positions = np.empty(k, np.int64)
+        fields: dict[str, kernels.Value] = {"ids": rows, "relevance": relevance, "weight": weight, "chosen": positions}
+        return positions[: kernels.call("diversify", self._prepared, **fields, **kinds)].tolist()

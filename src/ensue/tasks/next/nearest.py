@@ -130,9 +130,9 @@ class ProductScores:
 
     def _mixed(self, scores: Tensor, ids: Tensor) -> Tensor:
         """Mix scores with the shares of recent events of a stream."""
-        if self.base is None or self.product.lately is None:
+        if self.base is None or self.product.recent is None:
             return scores
-        recent, weight = self.product.lately
+        recent, weight = self.product.recent
         # Scores become log probabilities of the product, then of the mixture with recent items.
         return torch.logaddexp(scores - self.base[:, None] + weight, recent[ids])
 
@@ -217,7 +217,7 @@ def nearest(index: ItemIndex, product_scores: ProductScores, k: int, *, totals_o
     ids = _joined([searched, *_unindexed(index, product_scores, num)])
     scores = product_scores.score(ids)
     totals = _log_totals(index, product_scores, ids, scores)
-    if product_scores.product.lately is not None:
+    if product_scores.product.recent is not None:
         # To mix scores with what came lately takes the total of the product alone, which is the first one.
         product_scores = replace(product_scores, base=totals[product_scores.filled])
         scores = product_scores.score(ids)
@@ -300,8 +300,8 @@ def _unindexed(index: ItemIndex, product_scores: ProductScores, num: int) -> Ite
         ids = torch.zeros(len(filled), padded.shape[1], dtype=torch.int64)
         ids[filled] = padded
         yield ids
-    if product.lately is not None:
-        high, recent_ids = product.lately[0].topk(num)
+    if product.recent is not None:
+        high, recent_ids = product.recent[0].topk(num)
         yield recent_ids[high > -torch.inf].expand(len(filled), -1)
 
 
@@ -416,7 +416,7 @@ def index_items(state: NextState) -> None:
     histories = _measured_histories(state)
     product = multiplied(state, Windows(histories, state.network.reach, last_only=True), np.arange(len(histories)))
     # Cells and recent events are added exactly at answers, so they are not part of the index.
-    product = product._replace(cells=None, lately=None)
+    product = product._replace(cells=None, recent=None)
     seen = np.zeros((len(histories), 0), np.int64)
     product_scores = _product_scores(state, product, np.arange(len(histories)), seen)
     with torch.no_grad():

@@ -40,7 +40,7 @@ def barriers(num_ids: int, banned: Mask | None) -> npt.NDArray[np.float32]:
     return added
 
 
-class Found(NamedTuple):
+class Results(NamedTuple):
     """Suggestions, best first.
 
     Attributes:
@@ -99,7 +99,7 @@ class _Beams(NamedTuple):
     written: Index  # (rows, open) bytes of the prefix that are written
 
 
-def beam_search(steps: Steps, queries: PaddedQueries, search: Search, typed: Typed | None = None) -> Found:
+def beam_search(steps: Steps, queries: PaddedQueries, search: Search, typed: Typed | None = None) -> Results:
     """Return the likeliest next queries of each row.
 
     Args:
@@ -144,13 +144,13 @@ def beam_search(steps: Steps, queries: PaddedQueries, search: Search, typed: Typ
             _store(results, rows, ended)
             going = np.flatnonzero(~done)
             rows, words, lengths, last, done = rows[going], words[going], lengths[going], last[going], done[going]
-            beams, ended = _Beams._make(array[going] for array in beams), Found._make(array[going] for array in ended)
+            beams, ended = _Beams._make(array[going] for array in beams), Results._make(array[going] for array in ended)
             steps.keep(going)
     _store(results, rows, ended)
     return results
 
 
-def _store(results: Found, rows: Index, ended: Found) -> None:
+def _store(results: Results, rows: Index, ended: Results) -> None:
     """Write the lines of some rows."""
     for result, lines in zip(results, ended, strict=True):
         result[rows] = lines
@@ -164,9 +164,9 @@ def _begin(lengths: Index, search: Search) -> _Beams:
     return _Beams(np.zeros((rows, 1, search.longest), np.int64), np.zeros((rows, 1)), repeating, none)
 
 
-def _nothing(rows: int, search: Search) -> Found:
+def _nothing(rows: int, search: Search) -> Results:
     scores = np.full((rows, search.keep), -np.inf)
-    return Found(np.full((rows, search.keep, search.longest), PADDING), scores, scores.copy())
+    return Results(np.full((rows, search.keep, search.longest), PADDING), scores, scores.copy())
 
 
 def _ends(sums: Floats, beams: _Beams, lengths: Index, step: int) -> Floats:
@@ -178,7 +178,7 @@ def _ends(sums: Floats, beams: _Beams, lengths: Index, step: int) -> Floats:
     return np.where(repeats_query, -np.inf, sums)
 
 
-def _keep(kept: Found, tokens: Index, ends: Floats, step: int, search: Search) -> Found:
+def _keep(kept: Results, tokens: Index, ends: Floats, step: int, search: Search) -> Results:
     """The best of what was kept and what ended now."""
     if step == 0:
         return kept
@@ -188,7 +188,7 @@ def _keep(kept: Found, tokens: Index, ends: Floats, step: int, search: Search) -
     tokens_of = np.concatenate([kept.tokens, tokens], axis=1)
     sums = np.concatenate([kept.sums, ends], axis=1)
     rows = np.arange(len(best))[:, None]
-    return Found(tokens_of[rows, best], scores[rows, best], sums[rows, best])
+    return Results(tokens_of[rows, best], scores[rows, best], sums[rows, best])
 
 
 def _go_on(beams: _Beams, sums: Floats, rows: Index, parents: Index, token: Index, step: int, words: Index) -> _Beams:

@@ -17,7 +17,7 @@ from ensue.store.graph import Graph
 from ensue.tasks.suggest.batch import BEGIN, END, PADDING, PaddedQueries
 from ensue.tasks.suggest.decoding import (
     Extended,
-    Found,
+    Results,
     barriers,
     beam_search,
 )
@@ -71,7 +71,7 @@ class OnnxGenerator:
 
     def search(
         self, memory: object, queries: PaddedQueries, search: Search, banned: Mask | None, typed: Typed | None
-    ) -> Found:
+    ) -> Results:
         """Return the likeliest next queries."""
         assert isinstance(memory, OnnxMemory)
         return beam_search(_Steps(self, memory, banned, typed), queries, search, typed)

@@ -28,7 +28,7 @@ from ensue.nn.transformer import sinusoids
 from ensue.tasks.suggest.batch import END, PADDING, PaddedQueries, select
 from ensue.tasks.suggest.decoding import (
     Extended,
-    Found,
+    Results,
     barriers,
     beam_search,
 )
@@ -69,7 +69,7 @@ def _prepared(writer: Decoder, memory: object, longest: int) -> kernels.Structur
 
 def compiled_search(
     writer: Decoder, memory: object, queries: PaddedQueries, search: Search, banned: Mask | None, typed: Typed | None
-) -> Found | None:
+) -> Results | None:
     """Return the likeliest next queries, or ``None`` where the kernel does not take such a decoder.
 
     Args:
@@ -84,15 +84,15 @@ def compiled_search(
     if prepared is None:
         return None
     shape = len(queries.words), search.keep
-    found = Found(np.empty((*shape, search.longest), np.int64), np.empty(shape), np.empty(shape))
+    results = Results(np.empty((*shape, search.longest), np.int64), np.empty(shape), np.empty(shape))
     prefixes = {} if typed is None else {"allowed": typed.allowed, "sizes": typed.sizes, "ends": typed.ends}
     divisors = np.arange(search.longest + 2, dtype=np.float64) ** search.exponent
     kernels.call(
         "search", prepared, beam=search.beam, wall=barriers(prepared.dimensions["ids"], banned), typed=queries.words,
         lengths=queries.lengths, divisors=divisors.astype(np.float32), repeats=int(search.repeats),
-        exhaustive=int(search.exhaustive), tokens=found.tokens, scores=found.scores, sums=found.sums, **prefixes,
+        exhaustive=int(search.exhaustive), tokens=results.tokens, scores=results.scores, sums=results.sums, **prefixes,
     )  # fmt: skip
-    return found
+    return results
 
 
 def compiled_scores(writer: Decoder, memory: object, candidates: Index) -> Floats | None:
@@ -138,7 +138,7 @@ class TorchGenerator:
         search: Search,
         banned: Mask | None = None,
         typed: Typed | None = None,
-    ) -> Found:
+    ) -> Results:
         """Return the likeliest next queries; see :func:`ensue.tasks.suggest.decoding.beam_search`.
 
         Args:
@@ -149,8 +149,8 @@ class TorchGenerator:
             typed: what each suggestion must begin with.
         """
         writer = self.network.writer
-        found = compiled_search(writer, memory, queries, search, banned, typed)
-        return found or beam_search(TorchSteps(writer, memory, self.device, banned, typed), queries, search, typed)
+        results = compiled_search(writer, memory, queries, search, banned, typed)
+        return results or beam_search(TorchSteps(writer, memory, self.device, banned, typed), queries, search, typed)
 
     @torch.no_grad()
     def score(self, memory: object, candidates: Index) -> Floats:

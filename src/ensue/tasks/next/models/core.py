@@ -227,7 +227,7 @@ class CORE(ItemNetwork):
     def product(self, batch: Batch) -> Product:
         """Return the product behind :meth:`forward`, and what it mixes in a stream, without a table of all items."""
         sessions, weights = self.encode(batch)
-        return Product(self.with_prior(sessions), self.candidates, None, (weights,), lately=self._recent())
+        return Product(self.with_prior(sessions), self.candidates, None, (weights,), recent=self._recent())
 
     def compare(self, sessions: Tensor, table: Tensor) -> Tensor:
         """Scores (sessions, ids) of unit vectors beside a :meth:`table`, padding and unknown at -inf."""

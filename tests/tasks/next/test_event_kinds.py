@@ -172,7 +172,7 @@ def test_a_weight_has_the_gradient_of_copies(model: str) -> None:
         "next", model, settings={"dim": "8"} | ({"loss": "ce"} if model in ("sansr", "hidan", "sasrec") else {})
     )
     network.vocabulary = log.vocabulary
-    module = cast(ItemNetwork, network.new_network())
+    module = cast(ItemNetwork[object], network.new_network())
     module.eval()  # no dropout, so that both see the same states
     batch = Windows(log, None).batch(np.arange(2)).to("cpu")
     copies = Windows(Histories(log.ids, log.offsets, log.vocabulary), None).batch(np.arange(2)).to("cpu")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple, Self
+from typing import Generic, NamedTuple, Self, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -14,8 +14,14 @@ from ensue.tasks.next.batch import Batch
 from ensue.topk import Permitted
 from ensue.vocabulary import PADDING
 
+SettingsT = TypeVar("SettingsT")
 MIN_WIDTH = 8
 """Smallest number of events to which prefixes are padded."""
+
+
+def latest_only(mask: Tensor, dtype: torch.dtype) -> Tensor:
+    """(batch, time, time) weights that put 1 on the step itself, where ``mask`` (batch, time) is True."""
+    return torch.eye(mask.shape[1], dtype=dtype, device=mask.device) * mask[:, None, :]
 
 
 def following_ids(batch: Batch) -> Tensor:
@@ -95,17 +101,25 @@ def num_targets_of(batch: Batch) -> int:
     return batch.ids.shape[0] if is_traced() else int(batch.target_mask.sum())
 
 
-class ItemNetwork(nn.Module):
+class ItemNetwork(nn.Module, Generic[SettingsT]):
     """A network whose equations are :meth:`encode`; its item head or its output layer scores.
 
-    A subclass is made of ``(settings, num_ids)``, keeps its ``settings``, and has one submodule that is an
+    A subclass is made of ``(settings, num_ids)``, and has one submodule that is an
     :class:`~ensue.nn.item_head.ItemHead` or an :class:`~ensue.nn.item_head.ItemLayer`.
+
+    Args:
+        settings: of the network.
+        reach: receptive field, see :class:`ensue.tasks.next.model.NextModel`; ``None`` of a recurrent state, which
+            remembers the whole history.
     """
 
     weighs_targets: bool = True
     """See :class:`ensue.tasks.next.model.WeighsTargets`."""
-    reach: int | None = None
-    """Receptive field, see :class:`ensue.tasks.next.model.NextModel`; a recurrent state remembers the whole history."""
+
+    def __init__(self, settings: SettingsT, reach: int | None = None) -> None:
+        super().__init__()
+        self.settings = settings
+        self.reach = reach
 
     @property
     def head(self) -> ItemHead | ItemLayer:

@@ -118,7 +118,7 @@ def _unknown(state: NextState, item: str) -> DataError:
     return DataError(f"{quoted(item)} is not an item of the model; {hint or 'give one of its training data'}".rstrip())
 
 
-def _encoder(state: NextState) -> ItemNetwork:
+def _encoder(state: NextState) -> ItemNetwork[object]:
     """Return the network, or that of an ensemble.
 
     Raises:

@@ -35,7 +35,7 @@ MASK_LAST = 0.1
 """Probability that the last event of a training row is its only masked one."""
 
 
-class BERT4Rec(ItemNetwork):
+class BERT4Rec(ItemNetwork[BERT4RecSettings]):
     """The network over ids; see the module's table for the equations.
 
     Args:
@@ -46,10 +46,9 @@ class BERT4Rec(ItemNetwork):
     weighs_targets = False
 
     def __init__(self, settings: BERT4RecSettings, num_ids: int) -> None:
-        super().__init__()
+        # The others hold the mask and the latest event.
+        super().__init__(settings, reach=settings.max_length - 2)
         dim = settings.dim
-        self.settings = settings
-        self.reach = settings.max_length - 2  # the others hold the mask and the latest event
         self.items = ItemHead(num_ids, dim, negatives=None)
         self.bias = nn.Parameter(torch.zeros(num_ids))
         self.mask = nn.Parameter(torch.empty(dim).normal_(std=START_STD))

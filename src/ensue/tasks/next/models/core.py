@@ -61,7 +61,7 @@ FADED = 1e-3
 """Decayed counts below this number of events are no longer recent."""
 
 
-class CORE(ItemNetwork):
+class CORE(ItemNetwork[CORESettings]):
     """The network over ids; see the module's table.
 
     Args:
@@ -70,9 +70,7 @@ class CORE(ItemNetwork):
     """
 
     def __init__(self, settings: CORESettings, num_ids: int) -> None:
-        super().__init__()
-        self.settings = settings
-        self.reach = 2 * (settings.max_length - 1)
+        super().__init__(settings, reach=2 * (settings.max_length - 1))
         dim = settings.dim
         length = settings.max_length
         self.items = ItemHead(num_ids, dim, negatives=settings.drawn)

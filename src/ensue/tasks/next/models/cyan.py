@@ -137,7 +137,7 @@ def decode_all(
     return all_decoded, all_summed, all_weights
 
 
-class CYANRNN(ItemNetwork):
+class CYANRNN(ItemNetwork[CYANRNNSettings]):
     """The network over ids and gaps; see the module's table.
 
     Args:
@@ -146,11 +146,10 @@ class CYANRNN(ItemNetwork):
     """
 
     def __init__(self, settings: CYANRNNSettings, num_ids: int) -> None:
-        super().__init__()
+        super().__init__(settings)
         dim = settings.dim
         coverage = settings.coverage
         inputs = settings.table_dim + CLOCK
-        self.settings = settings
         self.users = ItemTable(num_ids, settings.table_dim, sparse=settings.drawn is not None)
         cell = GRULayer if settings.cell == "gru" else RNNLayer
         self.encoder = cell(inputs + 1, dim, bias=False, batch_first=True)

@@ -32,7 +32,7 @@ from ensue.nn.attention import band, masked_mean
 from ensue.nn.item_head import ItemHead, ItemTable, start_normal
 from ensue.nn.sampling import PAIRS, pairwise_loss
 from ensue.tasks.next.batch import Batch
-from ensue.tasks.next.network import ItemNetwork
+from ensue.tasks.next.network import ItemNetwork, latest_only
 from ensue.tasks.next.settings import BPRMFSettings, FPMCSettings
 
 
@@ -42,7 +42,7 @@ def equal_weights(mask: Tensor, length: int, dtype: torch.dtype) -> Tensor:
     return masked_mean(visible, dtype)
 
 
-class BPRMF(ItemNetwork):
+class BPRMF(ItemNetwork[BPRMFSettings]):
     """Matrix factorisation where the session is the mean of its items.
 
     Args:
@@ -53,9 +53,7 @@ class BPRMF(ItemNetwork):
     weighs_targets = False
 
     def __init__(self, settings: BPRMFSettings, num_ids: int) -> None:
-        super().__init__()
-        self.settings = settings
-        self.reach = settings.max_length - 1
+        super().__init__(settings, reach=settings.max_length - 1)
         self.items = ItemHead(num_ids, settings.dim, negatives=PAIRS)
         start_normal(self.items, std=0.1)
 
@@ -69,7 +67,7 @@ class BPRMF(ItemNetwork):
         return pairwise_loss(self.encode(batch)[0], self.items.rows, batch.targets, self.items.sampler.draw(PAIRS))
 
 
-class FPMC(ItemNetwork):
+class FPMC(ItemNetwork[FPMCSettings]):
     """Factorised Markov chain where the user's factors are the mean of the session's.
 
     Args:
@@ -80,9 +78,7 @@ class FPMC(ItemNetwork):
     weighs_targets = False
 
     def __init__(self, settings: FPMCSettings, num_ids: int) -> None:
-        super().__init__()
-        self.settings = settings
-        self.reach = settings.max_length - 1
+        super().__init__(settings, reach=settings.max_length - 1)
         self.items = ItemHead(num_ids, 2 * settings.dim, negatives=settings.negatives)
         start_normal(self.items, std=0.1)
         self.latest = ItemTable(num_ids, settings.dim, sparse=True)
@@ -96,9 +92,8 @@ class FPMC(ItemNetwork):
         weights = equal_weights(batch.mask, self.settings.max_length, self.items.weight.dtype)
         user = weights @ self.items(batch.ids)[..., : self.settings.dim]
         latest = self.latest(batch.ids[batch.target_mask])
-        # The identity puts weight 1 on the event of the step.
-        on_latest = torch.eye(weights.shape[1], dtype=weights.dtype, device=weights.device) * batch.mask[:, None, :]
-        return torch.cat([user[batch.target_mask], latest], dim=1), (weights + on_latest) / 2
+        weights = (weights + latest_only(batch.mask, weights.dtype)) / 2
+        return torch.cat([user[batch.target_mask], latest], dim=1), weights
 
     def loss(self, batch: Batch) -> Tensor:
         """Return the pairwise criterion, a mean over pairs, plus the L2 of the factors that a target touches."""

@@ -37,7 +37,7 @@ from ensue.nn.dropout import Dropout
 from ensue.nn.item_head import ALL_IDS, ItemHead, Product, clear_padding, item_loss
 from ensue.nn.recurrent import GRULayer
 from ensue.tasks.next.batch import Batch
-from ensue.tasks.next.network import ItemNetwork
+from ensue.tasks.next.network import ItemNetwork, latest_only
 from ensue.tasks.next.settings import GRU4RecSettings
 
 
@@ -61,7 +61,7 @@ def bpr_max(target: Tensor, negative: Tensor, hidden: Tensor, regularisation: fl
     return (regularisation * squares - pairs.logsumexp(1)).masked_fill(hidden.all(1), 0.0).mean()
 
 
-class GRU4Rec(ItemNetwork):
+class GRU4Rec(ItemNetwork[GRU4RecSettings]):
     """The network over ids; see the module's table for the equations.
 
     Args:
@@ -72,8 +72,7 @@ class GRU4Rec(ItemNetwork):
     weighs_targets = False
 
     def __init__(self, settings: GRU4RecSettings, num_ids: int) -> None:
-        super().__init__()
-        self.settings = settings
+        super().__init__(settings)
         self.items = ItemHead(num_ids, settings.dim, negatives=settings.negatives, power=settings.power)
         self.bias = nn.Parameter(torch.zeros(num_ids))
         self.gru = GRULayer(settings.dim, settings.dim, batch_first=True)
@@ -86,8 +85,7 @@ class GRU4Rec(ItemNetwork):
         """Return the state after each target click, (targets, dim), and weights of 1 on it, (batch, time, time)."""
         states: Tensor = self.gru(self.dropout_items(self.items(batch.ids)))[0]
         sessions: Tensor = self.dropout_state(states[batch.target_mask])
-        latest = torch.eye(batch.mask.shape[1], dtype=sessions.dtype, device=sessions.device)
-        return sessions, latest * batch.mask[:, None, :]
+        return sessions, latest_only(batch.mask, sessions.dtype)
 
     def product(self, batch: Batch) -> Product:
         """Return the scores as a product."""

@@ -53,7 +53,7 @@ SCALE = 10.0
 """Initial factor of the cosines."""
 
 
-class HiDAN(ItemNetwork):
+class HiDAN(ItemNetwork[HiDANSettings]):
     """The network over ids; see the module's table for the equations.
 
     Args:
@@ -62,10 +62,9 @@ class HiDAN(ItemNetwork):
     """
 
     def __init__(self, settings: HiDANSettings, num_ids: int) -> None:
-        super().__init__()
+        # Two windows, one per level.
+        super().__init__(settings, reach=2 * (settings.window - 1) if settings.window else None)
         dim = settings.dim
-        self.settings = settings
-        self.reach = 2 * (settings.window - 1) if settings.window else None  # two windows, one per level
         self.users = ItemTable(num_ids, settings.table_dim, sparse=settings.drawn is not None)
         self.dense = nn.Linear(settings.table_dim, dim)
         if settings.user_attention:

@@ -39,7 +39,7 @@ from ensue.tasks.next.network import ItemNetwork
 from ensue.tasks.next.settings import NARMSettings
 
 
-class NARM(ItemNetwork):
+class NARM(ItemNetwork[NARMSettings]):
     """The network over ids; see the module's table for the equations.
 
     Args:
@@ -48,9 +48,8 @@ class NARM(ItemNetwork):
     """
 
     def __init__(self, settings: NARMSettings, num_ids: int) -> None:
-        super().__init__()
+        super().__init__(settings)
         dim = settings.dim
-        self.settings = settings
         self.items = ItemHead(num_ids, settings.table_dim, negatives=settings.drawn)
         self.gru = GRULayer(settings.table_dim, dim, batch_first=True)
         self.query = nn.Linear(dim, dim, bias=False)

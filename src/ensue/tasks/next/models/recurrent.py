@@ -36,7 +36,7 @@ from ensue.nn.dropout import Dropout
 from ensue.nn.item_head import ItemLayer, ItemTable
 from ensue.nn.recurrent import LSTMLayer, RNNLayer
 from ensue.tasks.next.batch import Batch
-from ensue.tasks.next.network import ItemNetwork
+from ensue.tasks.next.network import ItemNetwork, latest_only
 from ensue.tasks.next.settings import RecurrentSettings
 from ensue.vocabulary import PADDING
 
@@ -59,12 +59,7 @@ def with_one(items: Tensor) -> Tensor:
     return functional.pad(items, (0, 1), value=1.0)
 
 
-def latest_only(mask: Tensor, dtype: torch.dtype) -> Tensor:
-    """(batch, time, time) weights that put 1 on the step itself, where ``mask`` (batch, time) is True."""
-    return torch.eye(mask.shape[1], dtype=dtype, device=mask.device) * mask[:, None, :]
-
-
-class Recurrent(ItemNetwork):
+class Recurrent(ItemNetwork[RecurrentSettings]):
     """The network over ids; see the module's table.
 
     Args:
@@ -73,9 +68,8 @@ class Recurrent(ItemNetwork):
     """
 
     def __init__(self, settings: RecurrentSettings, num_ids: int) -> None:
-        super().__init__()
+        super().__init__(settings)
         dim = settings.dim
-        self.settings = settings
         self.users = ItemTable(num_ids, settings.table_dim, sparse=settings.drawn is not None)
         cell = LSTMLayer if settings.cell == "lstm" else RNNLayer
         self.cell = cell(settings.table_dim + 1, dim, bias=False, batch_first=True)

@@ -39,8 +39,8 @@ from ensue.nn.dropout import Dropout
 from ensue.nn.item_head import ItemLayer, ItemTable
 from ensue.nn.recurrent import RNNLayer
 from ensue.tasks.next.batch import Batch
-from ensue.tasks.next.models.recurrent import initialise, latest_only, with_one
-from ensue.tasks.next.network import ItemNetwork
+from ensue.tasks.next.models.recurrent import initialise, with_one
+from ensue.tasks.next.network import ItemNetwork, latest_only
 from ensue.tasks.next.point_process import HOUR, SMALL
 from ensue.tasks.next.settings import SHORTEST, RMTPPSettings
 
@@ -66,7 +66,7 @@ def log_density(log_rate: Tensor, trend: Tensor, hours: Tensor) -> Tensor:
     return log_rate + trend * hours - total_hazard(log_rate, trend, hours)
 
 
-class RMTPP(ItemNetwork):
+class RMTPP(ItemNetwork[RMTPPSettings]):
     """The network over ids and gaps; see the module's table.
 
     Args:
@@ -75,9 +75,8 @@ class RMTPP(ItemNetwork):
     """
 
     def __init__(self, settings: RMTPPSettings, num_ids: int) -> None:
-        super().__init__()
+        super().__init__(settings)
         dim = settings.dim
-        self.settings = settings
         self.users = ItemTable(num_ids, settings.table_dim, sparse=settings.drawn is not None)
         self.cell = RNNLayer(settings.table_dim + settings.intervals + 2, dim, bias=False, batch_first=True)
         self.output = ItemLayer(dim, num_ids, settings.drawn)

@@ -93,7 +93,7 @@ class SANSRBlock(nn.Module):
         return fed + normed if self.residual else fed
 
 
-class SANSR(ItemNetwork):
+class SANSR(ItemNetwork[SANSRSettings]):
     """The network over ids; see the module's table for the equations.
 
     Args:
@@ -102,9 +102,7 @@ class SANSR(ItemNetwork):
     """
 
     def __init__(self, settings: SANSRSettings, num_ids: int) -> None:
-        super().__init__()
-        self.settings = settings
-        self.reach = settings.max_length - 1
+        super().__init__(settings, reach=settings.max_length - 1)
         self.weighs_targets = settings.loss not in PAIRWISE
         sparse = settings.loss in ("sampled", "bpr")  # these touch some rows only
         self.items = ItemHead(num_ids, settings.dim, negatives=settings.drawn, sparse=sparse)

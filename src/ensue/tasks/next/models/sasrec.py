@@ -117,7 +117,7 @@ def self_attention(attention: Attention, events: Tensor, rows: PackedRows, mask:
     return mixed, weights.detach()
 
 
-class SASRec(ItemNetwork):
+class SASRec(ItemNetwork[SASRecSettings]):
     """The network over ids; see the module's table for the equations.
 
     Args:
@@ -129,9 +129,7 @@ class SASRec(ItemNetwork):
     table: type[ItemHead] = ItemHead
 
     def __init__(self, settings: SASRecSettings, num_ids: int) -> None:
-        super().__init__()
-        self.settings = settings
-        self.reach = settings.max_length - 1
+        super().__init__(settings, reach=settings.max_length - 1)
         self.items = self.table(num_ids, settings.dim, negatives=settings.drawn, sparse=settings.loss != "ce")
         self.positions = nn.Embedding(settings.max_length, settings.dim)
         self.blocks = nn.ModuleList(self.block(settings) for _ in range(settings.num_layers))

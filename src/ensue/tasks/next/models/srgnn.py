@@ -64,7 +64,7 @@ def session_graphs(ids: Tensor, mask: Tensor, dtype: torch.dtype) -> tuple[Tenso
     return nodes, outgoing, incoming
 
 
-class SRGNN(ItemNetwork):
+class SRGNN(ItemNetwork[SRGNNSettings]):
     """The network over ids; see the module's table for the equations.
 
     Args:
@@ -73,10 +73,8 @@ class SRGNN(ItemNetwork):
     """
 
     def __init__(self, settings: SRGNNSettings, num_ids: int) -> None:
-        super().__init__()
+        super().__init__(settings, reach=settings.max_length - 1)
         dim = settings.dim
-        self.settings = settings
-        self.reach = settings.max_length - 1
         self.items = ItemHead(num_ids, dim, negatives=settings.drawn)
         self.messages = nn.Linear(dim, 2 * dim, bias=False)
         self.messages_bias = nn.Parameter(torch.empty(2 * dim))

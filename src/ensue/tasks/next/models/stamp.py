@@ -35,7 +35,7 @@ from ensue.tasks.next.network import ItemNetwork
 from ensue.tasks.next.settings import STAMPSettings
 
 
-class STAMP(ItemNetwork):
+class STAMP(ItemNetwork[STAMPSettings]):
     """The network over ids; see the module's table for the equations.
 
     Args:
@@ -44,10 +44,8 @@ class STAMP(ItemNetwork):
     """
 
     def __init__(self, settings: STAMPSettings, num_ids: int) -> None:
-        super().__init__()
+        super().__init__(settings, reach=settings.max_length - 1)
         dim = settings.dim
-        self.settings = settings
-        self.reach = settings.max_length - 1
         self.items = ItemHead(num_ids, dim, negatives=settings.drawn)
         self.event, self.latest, self.mean = nn.Linear(dim, dim), *(nn.Linear(dim, dim, bias=False) for _ in range(2))
         self.vector = nn.Parameter(torch.empty(dim))

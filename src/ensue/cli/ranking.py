@@ -56,7 +56,7 @@ def show(ranking: RankedCorpus, k: int) -> None:
         cut = ranking.suggested
         display.line(
             f"suggested cutoff: score {cut.cut:.3f} ({plural(cut.posts, 'post')} above); for 90 % of labelled stories "
-            f"the best cutoff is between {cut.low:.3f} ({cut.most:,}) and {cut.high:.3f} ({cut.least:,})"
+            f"the best cutoff is between {cut.low:.3f} ({cut.max_posts:,}) and {cut.high:.3f} ({cut.min_posts:,})"
         )
     elif probabilities is None:
         reason = (

@@ -34,7 +34,7 @@ def test_a_planted_story_is_cut_out(share: float) -> None:
     true = np.arange(600) < 600 * share
     scores = np.exp(random.normal(np.where(true, np.log(0.4), np.log(0.07)), 0.3))
     found = suggested_cut(scores, "best")
-    assert found is not None and found.least <= found.posts <= found.most
+    assert found is not None and found.min_posts <= found.posts <= found.max_posts
     assert found.low < found.cut < found.high
     chosen = scores >= found.cut
     assert 2 * (chosen & true).sum() / (chosen.sum() + true.sum()) > 0.95

@@ -70,16 +70,16 @@ class SuggestedCut:
         low: of ten such stories one has its best cut outside ``low`` and ``high``.
         high: as ``low``.
         posts: that score at least the cut.
-        most: that score at least ``low``.
-        least: that score at least ``high``.
+        max_posts: that score at least ``low``.
+        min_posts: that score at least ``high``.
     """
 
     cut: float
     low: float
     high: float
     posts: int
-    most: int
-    least: int
+    max_posts: int
+    min_posts: int
 
 
 def suggested_cut(scores: Floats, name: str) -> SuggestedCut | None:
@@ -98,8 +98,8 @@ def suggested_cut(scores: Floats, name: str) -> SuggestedCut | None:
         cut = float(np.exp(background.trust * np.log(background.fixed) + (1 - background.trust) * np.log(cut)))
     low = background.low * cut
     high = background.high * cut
-    posts, most, least = (int((scores >= threshold).sum()) for threshold in (cut, low, high))
-    return SuggestedCut(cut, low, high, posts, most, least)
+    counts = [int((scores >= threshold).sum()) for threshold in (cut, low, high)]
+    return SuggestedCut(cut, low, high, *counts)
 
 
 def walked_cut(scores: Floats, background: Background) -> float:

@@ -38,7 +38,7 @@ from ensue.data.schema import DataSchema
 from ensue.estimator import Auto, Estimator, Training
 from ensue.evaluation.comparison import evaluate
 from ensue.lazy import lazy
-from ensue.metrics import CUTOFFS, Floats
+from ensue.metrics import CUTOFFS
 from ensue.predictions import Predictions
 from ensue.records import History, Post, Text, label_text
 from ensue.registry import task_of
@@ -421,7 +421,7 @@ class TextClassifier(Estimator["ClassifyPredictor"]):
         """(labels,) the labels, sorted; texts if the model was loaded from a folder."""
         return np.unique(np.array([self._labels.get(label, label) for label in self._fitted.labels]))
 
-    def predict_proba(self, X: object, **reading: Unpack[ReadingOptions]) -> Floats:
+    def predict_proba(self, X: object, **reading: Unpack[ReadingOptions]) -> npt.NDArray[np.float64]:
         """Return (texts, labels) calibrated probabilities; columns as in ``classes_``.
 
         Raises:

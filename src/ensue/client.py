@@ -39,6 +39,8 @@ __all__ = ["AsyncClient", "Client"]
 Record = History | Text | Post
 Session = Sequence[str] | History
 """A session or a cascade: a list of ids or queries, oldest first, or with times and an id a :class:`~ensue.History`."""
+Records = Sequence[Record | Session]
+"""Records of any task, or lists of ids."""
 Kind = TypeVar("Kind")
 _ANSWERS: Mapping[type[Record], type[Answer | TextAnswer | LinkAnswer]]
 _ANSWERS = {History: Answer, Text: TextAnswer, Post: LinkAnswer}
@@ -160,7 +162,7 @@ class RequestSender:
         return Request("GET", "/v1/models", lambda answer: answer)
 
     def predict_request(
-        self, model: str, records: Sequence[Record | Session], k: int = 10, **options: Unpack[PredictOptions]
+        self, model: str, records: Records, k: int = 10, **options: Unpack[PredictOptions]
     ) -> Request[list[Any]]:
         """See :meth:`ensue.client.Client.predict`."""
         records = _records(records)
@@ -184,7 +186,7 @@ class RequestSender:
 
         return Request("POST", f"/v1/models/{model}/predict", read, body)
 
-    def explain_request(self, model: str, records: Sequence[Record | Session], k: int = 3) -> Request[list[Any]]:
+    def explain_request(self, model: str, records: Records, k: int = 3) -> Request[list[Any]]:
         """See :meth:`ensue.client.Client.explain`."""
         records = _records(records)
 
@@ -211,7 +213,7 @@ class RequestSender:
         return Request("POST", f"/v1/models/{model}/similar", read, body)
 
     def update_request(
-        self, model: str, records: Sequence[Record | Session], **options: Unpack[UpdateOptions]
+        self, model: str, records: Records, **options: Unpack[UpdateOptions]
     ) -> Request[dict[str, object]]:
         """See :meth:`ensue.client.Client.update`."""
         key = options.pop("key", None)
@@ -288,7 +290,7 @@ def _authorization(variable: str, token: str | None) -> dict[str, str]:
     return {"authorization": f"Bearer {secret}"} if secret else {}
 
 
-def _records(records: Sequence[Record | Session]) -> list[Record]:
+def _records(records: Records) -> list[Record]:
     """Return records as they are, and lists of ids as sessions.
 
     Raises:
@@ -389,7 +391,7 @@ class Client(RequestSender):
         self, model: str, records: Sequence[Post], k: int = 10, **options: Unpack[PredictOptions]
     ) -> list[LinkAnswer]: ...
     def predict(
-        self, model: str, records: Sequence[Record | Session], k: int = 10, **options: Unpack[PredictOptions]
+        self, model: str, records: Records, k: int = 10, **options: Unpack[PredictOptions]
     ) -> Sequence[Answer | TextAnswer | LinkAnswer]:
         """Return the ``k`` likeliest answers to each record, best first, as ``predict`` of the model does.
 
@@ -405,7 +407,7 @@ class Client(RequestSender):
         """
         return self._run(self.predict_request(model, records, k, **options))
 
-    def explain(self, model: str, records: Sequence[Record | Session], k: int = 3) -> list[Any]:
+    def explain(self, model: str, records: Records, k: int = 3) -> list[Any]:
         """Return the attributions inside each record, as ``explain`` of the model does.
 
         Raises:
@@ -425,9 +427,7 @@ class Client(RequestSender):
         """
         return self._run(self.similar_request(model, items, k, **options))
 
-    def update(
-        self, model: str, records: Sequence[Record | Session], **options: Unpack[UpdateOptions]
-    ) -> dict[str, object]:
+    def update(self, model: str, records: Records, **options: Unpack[UpdateOptions]) -> dict[str, object]:
         """Train a served model on new records; the new version is active when this returns.
 
         Args:
@@ -528,12 +528,12 @@ class AsyncClient(RequestSender):
         self, model: str, records: Sequence[Post], k: int = 10, **options: Unpack[PredictOptions]
     ) -> list[LinkAnswer]: ...
     async def predict(
-        self, model: str, records: Sequence[Record | Session], k: int = 10, **options: Unpack[PredictOptions]
+        self, model: str, records: Records, k: int = 10, **options: Unpack[PredictOptions]
     ) -> Sequence[Answer | TextAnswer | LinkAnswer]:
         """See :meth:`Client.predict`."""
         return await self._run(self.predict_request(model, records, k, **options))
 
-    async def explain(self, model: str, records: Sequence[Record | Session], k: int = 3) -> list[Any]:
+    async def explain(self, model: str, records: Records, k: int = 3) -> list[Any]:
         """See :meth:`Client.explain`."""
         return await self._run(self.explain_request(model, records, k))
 
@@ -543,9 +543,7 @@ class AsyncClient(RequestSender):
         """See :meth:`Client.similar`."""
         return await self._run(self.similar_request(model, items, k, **options))
 
-    async def update(
-        self, model: str, records: Sequence[Record | Session], **options: Unpack[UpdateOptions]
-    ) -> dict[str, object]:
+    async def update(self, model: str, records: Records, **options: Unpack[UpdateOptions]) -> dict[str, object]:
         """See :meth:`Client.update`."""
         return await self._run(self.update_request(model, records, **options))
 

@@ -21,7 +21,7 @@ from ensue.data.texts import Texts
 from ensue.data.texts.labels import match_spellings, require_known
 from ensue.errors import DataError
 from ensue.evaluation.bootstrap import BootstrapResult
-from ensue.evaluation.examples import Examples, Json, Scored, fraction_of, ids_of
+from ensue.evaluation.examples import Entries, Examples, Json, Scored, fraction_of, ids_of
 from ensue.evaluation.result import LISTED
 from ensue.lines import plural, quoted
 from ensue.metrics import Floats
@@ -155,9 +155,7 @@ class LabelledTexts(Examples[ClassifyPredictor, TextLabels | TextSets]):
     order = "in turn"
     centred = True
 
-    def __init__(
-        self, entries: Sequence[Sequence[ClassifyPredictor]], data: Texts, rankings: Sequence[Rankings] = ()
-    ) -> None:
+    def __init__(self, entries: Entries[ClassifyPredictor], data: Texts, rankings: Sequence[Rankings] = ()) -> None:
         if not len(data):
             raise DataError("nothing to score: there are no texts")
         trained = [label for seeds in entries for predictor in seeds for label in predictor.labels]

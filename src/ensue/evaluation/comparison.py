@@ -13,7 +13,7 @@ from ensue.data.rankings import Rankings, tie_rule
 from ensue.errors import SettingError
 from ensue.evaluation import bootstrap
 from ensue.evaluation.bootstrap import RULE, BootstrapResult, paired_tests
-from ensue.evaluation.examples import Examples, PerExample, Scored, ScoredModel
+from ensue.evaluation.examples import Entries, Examples, PerExample, Scored, ScoredModel
 from ensue.evaluation.leaks import reads_others, refusal
 from ensue.evaluation.result import Result, Row
 from ensue.learning.state import State
@@ -78,7 +78,7 @@ def evaluate(predictor: AnyPredictor, data: Data, **options: Unpack[EvaluationOp
     return replace(result, leaks=(refusal(predictor.model_name, dependence),)) if dependence else result
 
 
-def compare(entries: Sequence[Sequence[AnyPredictor]], data: Data, **options: Unpack[EvaluationOptions]) -> Result:
+def compare(entries: Entries[AnyPredictor], data: Data, **options: Unpack[EvaluationOptions]) -> Result:
     """Score several models, each a list of predictors that differ in their seed alone.
 
     Metrics are means over seeds; intervals resample sequences (texts), and seeds where there are several.
@@ -225,7 +225,7 @@ def checked_options(task: str, options: EvaluationOptions) -> EvaluationOptions:
 
 
 def _compare(
-    entries: Sequence[Sequence[AnyPredictor]], data: Data, options: EvaluationOptions, rankings: Sequence[Rankings] = ()
+    entries: Entries[AnyPredictor], data: Data, options: EvaluationOptions, rankings: Sequence[Rankings] = ()
 ) -> Result:
     """Score all rows, resample them together, and test the best model against the best baseline."""
     options = checked_options(entries[0][0].task, options)
@@ -268,7 +268,7 @@ def _price(result: BootstrapResult, model: BootstrapResult, name: str) -> str:
 
 
 def _examples(
-    entries: Sequence[Sequence[AnyPredictor]], data: Data, rankings: Sequence[Rankings], options: EvaluationOptions
+    entries: Entries[AnyPredictor], data: Data, rankings: Sequence[Rankings], options: EvaluationOptions
 ) -> Examples[AnyPredictor, Scored]:
     return named(TASKS[entries[0][0].task].evaluator)(entries, data, rankings, **options)
 

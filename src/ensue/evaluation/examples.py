@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 
 import numpy as np
 import polars as pl
@@ -19,6 +19,8 @@ Json = dict[str, Any]
 """A JSON object."""
 P = TypeVar("P", bound=AnyPredictor)
 S = TypeVar("S", bound="Scored")
+Entries: TypeAlias = Sequence[Sequence[P]]
+"""Fitted predictors, by model and seed."""
 
 
 class Scored:

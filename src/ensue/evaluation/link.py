@@ -25,7 +25,7 @@ from ensue.data.near_copies import headline_copies
 from ensue.data.posts.corpus import Corpus
 from ensue.data.rankings import Rankings
 from ensue.errors import DataError
-from ensue.evaluation.examples import Examples, Json, Scored, rank_column
+from ensue.evaluation.examples import Entries, Examples, Json, Scored, rank_column
 from ensue.evaluation.result import Row
 from ensue.lines import plural, quoted
 from ensue.metrics import Floats
@@ -119,9 +119,7 @@ class JudgedPosts(Examples[LinkPredictor, PostScores]):
     tested = ("mrr", "pooled_ap")
     baselines = COUNTING
 
-    def __init__(
-        self, entries: Sequence[Sequence[LinkPredictor]], data: Corpus, rankings: Sequence[Rankings] = ()
-    ) -> None:
+    def __init__(self, entries: Entries[LinkPredictor], data: Corpus, rankings: Sequence[Rankings] = ()) -> None:
         self.first = entries[0][0]
         self.baseline_predictors = [self.first]
         data, self.part = part_of(_with_known_articles(data, self.first), "test")

@@ -50,7 +50,7 @@ from ensue.data.rankings import Rankings, placed
 from ensue.errors import DataError, SettingError
 from ensue.evaluation.beyond_accuracy import RerankedItems, is_popular, list_metrics
 from ensue.evaluation.bootstrap import BootstrapResult, means_over_units
-from ensue.evaluation.examples import Examples, Json, Scored, ids_of, means_of, rank_column
+from ensue.evaluation.examples import Entries, Examples, Json, Scored, ids_of, means_of, rank_column
 from ensue.evaluation.new_items import NewItemBaselines
 from ensue.lines import plural
 from ensue.metrics import CUTOFFS, Floats
@@ -138,7 +138,7 @@ class SessionTargets(Examples[NextPredictor, TargetRanks]):
 
     def __init__(
         self,
-        entries: Sequence[Sequence[NextPredictor]],
+        entries: Entries[NextPredictor],
         data: Histories,
         rankings: Sequence[Rankings] = (),
         protocol: str = "full",

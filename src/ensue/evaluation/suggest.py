@@ -29,7 +29,7 @@ from ensue.data.queries import Queries, prefixes
 from ensue.data.queries.rules import PAPER_RULES, Normalisation, normalise
 from ensue.data.rankings import Rankings, placed
 from ensue.errors import DataError
-from ensue.evaluation.examples import Examples, Json, Scored, fraction_of, ids_of, means_of, rank_column
+from ensue.evaluation.examples import Entries, Examples, Json, Scored, fraction_of, ids_of, means_of, rank_column
 from ensue.lines import plural, quoted
 from ensue.metrics import STOP_WORDS, Floats
 from ensue.tasks.suggest.catalogue import COUNTING
@@ -121,7 +121,7 @@ class NextQueries(Examples[SuggestPredictor, ScoredSuggestions]):
 
     def __init__(
         self,
-        entries: Sequence[Sequence[SuggestPredictor]],
+        entries: Entries[SuggestPredictor],
         data: Queries,
         rankings: Sequence[Rankings] = (),
         protocol: str = "full",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
@@ -19,7 +19,7 @@ from ensue.schedule import Schedule
 from ensue.store.pack import NETWORK, TABLES
 from ensue.training.checkpoint import NO_CHECKPOINT, Checkpoint, run_key
 from ensue.training.distributed import share
-from ensue.training.report import LEFT_OUT, OUT_OF_TIME, Report, Trained
+from ensue.training.report import LEFT_OUT, OUT_OF_TIME, Report, Reports, Trained
 from ensue.vocabulary import FIRST
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ class Life(Protocol[StateT, Data]):
     def split(self, state: StateT, data: Data, valid: Data | None) -> Split[Data]:
         """Refuse data that cannot be trained on, and return training and validation data."""
 
-    def train(self, state: StateT, split: Split[Data], checkpoint: Checkpoint) -> Generator[Report, None, Split[Data]]:
+    def train(self, state: StateT, split: Split[Data], checkpoint: Checkpoint) -> Reports[Split[Data]]:
         """Count the training data, train networks on it, and select by the validation data.
 
         Returns the split, without ``full`` where what was selected needs no final training.
@@ -175,7 +175,7 @@ def train_network(
     stage: str = "fit",
     min_useful_metric: float | None = None,
     is_behind: Callable[[], bool] | None = None,
-) -> Generator[Report, None, Trained]:
+) -> Reports[Trained]:
     """Train the network of a state until the monitored metric stops getting better, and note its epochs.
 
     Args:
@@ -226,9 +226,7 @@ def _stop_time(state: AnyState, *, refit: bool) -> float | None:
     return now + (state.stop_time - now) * (FIRST_TRAINING if refit else LAST_TRAINING)
 
 
-def race(
-    reports: Generator[Report, None, Trained], is_behind: Callable[[], bool]
-) -> Generator[Report, None, tuple[Trained, bool]]:
+def race(reports: Reports[Trained], is_behind: Callable[[], bool]) -> Reports[tuple[Trained, bool]]:
     """Pass on the reports of a training, and end it at the first rung where the network is behind.
 
     Successive halving (Jamieson & Talwalkar, AISTATS 2016) of a network and of what costs less: at the epochs 1, 2, 4,
@@ -265,7 +263,7 @@ def race(
             )
 
 
-def train_update(state: AnyState, data: TrainingSource) -> Generator[Report, None, Trained]:
+def train_update(state: AnyState, data: TrainingSource) -> Reports[Trained]:
     """Train the network of a state on new data in one pass; the number of the update is in the metadata already."""
     assert state.schedule is not None and state.optimizer is not None
     schedule = update_schedule(state.schedule, state.optimizer)

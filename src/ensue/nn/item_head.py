@@ -7,7 +7,6 @@ and scores with an :class:`ItemLayer`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple, Self, TypeVar
 
 import numpy as np
@@ -20,7 +19,7 @@ from torch.nn import functional
 from ensue import kernels
 from ensue.data.histories import Index
 from ensue.nn.autograd import Context, DerivedCache, apply
-from ensue.nn.sampling import POWER, Sampler, choice_loss, linear_cross_entropy, sampled_cross_entropy
+from ensue.nn.sampling import POWER, Rows, Sampler, choice_loss, linear_cross_entropy, sampled_cross_entropy
 from ensue.topk import Permitted
 from ensue.vocabulary import FIRST, PADDING
 
@@ -83,7 +82,6 @@ _BLOCK = 64
 _LENGTH = 46_000
 """``SHORT_LENGTH`` of ``kernels.h``."""
 _LARGEST = 2**15 - 1
-Rows = Callable[[Tensor | slice], Tensor]
 """Function from ids to their vectors, (…, dim)."""
 
 

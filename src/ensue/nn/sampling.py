@@ -154,6 +154,8 @@ def softmax_errors(scores: Tensor, bias: Tensor, wanted: Tensor) -> tuple[Tensor
     return sums, sums.log() + top[:, 0] - target_scores
 
 
+Rows = Callable[[Tensor | slice], Tensor]
+"""From ids to their vectors, (…, dim)."""
 POWER = 0.5
 """Default power of the counts by which ids are drawn."""
 PAIRS = 32
@@ -390,9 +392,7 @@ def draw_unseen(sessions: Tensor, num_ids: int, drawn: int = PAIRS) -> Tensor:
     return torch.where(num_unseen > 0, unseen, PADDING)
 
 
-def pairwise_loss(
-    queries: Tensor, rows: Callable[[Tensor | slice], Tensor], targets: Tensor, negatives: Tensor
-) -> Tensor:
+def pairwise_loss(queries: Tensor, rows: Rows, targets: Tensor, negatives: Tensor) -> Tensor:
     """Return BPR on scores (Rendle et al. 2009): mean over pairs of -ln sigmoid(target's score - a negative's).
 
     Args:
@@ -408,9 +408,7 @@ def pairwise_loss(
     return _mean_loss((queries * rows(targets)).sum(1, keepdim=True) - negative_scores, _pairs(targets, negatives))
 
 
-def pairwise_softmax_loss(
-    queries: Tensor, rows: Callable[[Tensor | slice], Tensor], targets: Tensor, negatives: Tensor
-) -> Tensor:
+def pairwise_softmax_loss(queries: Tensor, rows: Rows, targets: Tensor, negatives: Tensor) -> Tensor:
     """Return BPR on softmax outputs, as SANSR's Eqs. 7-8 print it: the loss of a pair lies in [0.313, 1.313].
 
     Args:

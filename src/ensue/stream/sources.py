@@ -284,15 +284,12 @@ class JSONLinesSource(StreamSource):
         self.path = path
         self.name = path.resolve().name
         self.is_folder = path.is_dir()
-        self._file: int | None = None
-        self._inode = -1
         self._at = ""  # name of the file that is read
         self._offset = 0  # bytes of it that were given out as lines
         self._digest = ""  # of the bytes before the offset
         self._done: dict[str, int] = {}  # earlier files of the folder and how long they were
-        self._buffer = b""
-        self._start = 0
-        self._dropped = 0
+        self._file: int | None = None
+        self.close()
 
     def begin(self, position: Position | None) -> None:
         """See :class:`StreamSource`."""

@@ -14,7 +14,7 @@ import json
 import math
 import signal
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -34,7 +34,7 @@ from ensue.schedule import Schedule
 from ensue.training.checkpoint import NO_CHECKPOINT, Checkpoint, load_state, save_state
 from ensue.training.distributed import GradientSums, max_over_ranks, mean_over_ranks, rank_and_size, share
 from ensue.training.optimizer import by_row
-from ensue.training.report import Interruption, Report, StopRequest, Trained, end_asked, whole_steps
+from ensue.training.report import Interruption, Report, Reports, StopRequest, Trained, end_asked, whole_steps
 
 
 class TrainingBatch(Protocol):
@@ -90,7 +90,7 @@ def train(
     every_seconds: float = 30.0,
     min_useful_metric: float | None = None,
     stop_time: float | None = None,
-) -> Generator[Report, None, Trained]:
+) -> Reports[Trained]:
     """Train a model until the monitored metric stops getting better; it ends with its best weights.
 
     Args:

@@ -8,11 +8,11 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import FrameType
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias, TypeVar
 
 LEFT_OUT = "the network was left out: it does not improve on the baselines on held-out data"
 """Note on a network that lost its race, or whose weight in an ensemble is 0."""
@@ -61,6 +61,11 @@ class Report:
     """A line to print; a report with a note has no other content."""
     stop: StopRequest = field(default_factory=StopRequest, repr=False, compare=False)
     """Call it to end the training after this epoch; the best epoch is kept as usual."""
+
+
+ResultT = TypeVar("ResultT")
+Reports: TypeAlias = Generator[Report, None, ResultT]
+"""Yields the reports of a training, and returns its result."""
 
 
 class Trained(NamedTuple):

@@ -6,7 +6,7 @@ The log shows whether the word graph still says more than self-attention: how fa
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 import torch
@@ -28,7 +28,7 @@ from ensue.tasks.classify.settings import LEARNED_DIM, TextSettings
 from ensue.tasks.classify.state import ClassifyState
 from ensue.training.checkpoint import Checkpoint
 from ensue.training.distributed import rank_and_size
-from ensue.training.report import Report, Trained
+from ensue.training.report import Reports, Trained
 
 SAMPLE = 64
 """Number of texts whose word graphs are measured."""
@@ -42,7 +42,7 @@ def fit(
     valid: FoldedTexts,
     checkpoint: Checkpoint,
     is_behind: Callable[[], bool] | None,
-) -> Generator[Report, None, None]:
+) -> Reports[None]:
     """Train a new network; it ends with its best weights, or where it is behind.
 
     Args:
@@ -133,9 +133,7 @@ class EpochLog:
         if resume and self.path is not None and self.path.exists():
             self.epochs = {int(epoch): row for epoch, row in json.loads(self.path.read_bytes()).items()}
 
-    def follow(
-        self, reports: Generator[Report, None, Trained], measure: Callable[[], dict[str, float]]
-    ) -> Generator[Report, None, Trained]:
+    def follow(self, reports: Reports[Trained], measure: Callable[[], dict[str, float]]) -> Reports[Trained]:
         """Pass reports on, and log the validation metric of each epoch and what ``measure`` returns."""
         while True:
             try:

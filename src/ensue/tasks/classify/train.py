@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -38,7 +38,7 @@ from ensue.tasks.classify.state import ClassifierMetadata, ClassifyState
 from ensue.text.tokens import split_words
 from ensue.text.vectors import fit_tokenizer, initial_vectors
 from ensue.training.checkpoint import Checkpoint
-from ensue.training.report import Report
+from ensue.training.report import Report, Reports
 
 if TYPE_CHECKING:  # needs torch
     from ensue.tasks.classify import fit_network
@@ -78,7 +78,7 @@ def split(state: ClassifyState, data: Texts, valid: Texts | None) -> Split[Texts
     return Split(train, valid, data if rule else None, rule, notes)
 
 
-def train(state: ClassifyState, split: Split[Texts], checkpoint: Checkpoint) -> Generator[Report, None, Split[Texts]]:
+def train(state: ClassifyState, split: Split[Texts], checkpoint: Checkpoint) -> Reports[Split[Texts]]:
     """Fit vocabulary and baselines, then the network, then what held-out texts decide."""
     assert split.valid is not None
     if WITHOUT_TORCH in split.notes:

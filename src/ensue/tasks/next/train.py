@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from copy import copy, deepcopy
 from dataclasses import asdict, replace
 from functools import partial
@@ -37,7 +37,7 @@ from ensue.tasks.next.training_data import (
 from ensue.tasks.next.update import add_items, add_values, require_weighing
 from ensue.training.checkpoint import Checkpoint
 from ensue.training.distributed import mean_over_ranks, rank_and_size, share
-from ensue.training.report import LEFT_OUT, Report, Trained
+from ensue.training.report import LEFT_OUT, Report, Reports, Trained
 from ensue.vocabulary import FIRST, Vocabulary
 
 if TYPE_CHECKING:
@@ -108,9 +108,7 @@ def split(state: NextState, data: Histories, valid: Histories | None) -> Split[H
     return Split(train, valid, append_histories(train, valid), f"{len(valid)} given, {order}, {USED}")
 
 
-def train(
-    state: NextState, split: Split[Histories], checkpoint: Checkpoint
-) -> Generator[Report, None, Split[Histories]]:
+def train(state: NextState, split: Split[Histories], checkpoint: Checkpoint) -> Reports[Split[Histories]]:
     """Train the network, or each candidate of ``best``, and select by the held-out sessions."""
     state.index = None
     learn_values(state, split.train)
@@ -348,7 +346,7 @@ def train_once(
     checkpoint: Checkpoint,
     like: NextMetadata | None = None,
     continues: bool = False,
-) -> Generator[Report, None, None]:
+) -> Reports[None]:
     """Train the model of a state from its beginning to its best weights, or, in a refit, ``like`` its first training.
 
     Where a refit ``continues``, the network keeps its weights; one that is left out of the sum is not trained.

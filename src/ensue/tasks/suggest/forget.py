@@ -19,6 +19,7 @@ from ensue.data.histories import Histories
 from ensue.data.queries import Queries
 from ensue.data.queries.tokens import SPECIAL
 from ensue.learning.life import EVENTS, Forgotten, clear_rows, remove_examples, remove_hashes
+from ensue.learning.state import require_trained
 from ensue.store.pack import TABLES, TREE, pack
 from ensue.tasks.suggest.privacy import bounded, prints
 from ensue.tasks.suggest.state import SuggestState
@@ -77,8 +78,7 @@ def _counts(state: SuggestState, data: Queries) -> tuple[object, dict[str, bytes
 
 def _stored(state: SuggestState) -> tuple[object, dict[str, bytes]]:
     """Return everything that was counted, in a form that can be compared."""
-    assert state.retrieval is not None
-    _, arrays = pack(state.retrieval.without_topics())
+    _, arrays = pack(require_trained(state.retrieval).without_topics())
     return pack(state.floor), {name: array.tobytes() for name, array in arrays.items()}
 
 

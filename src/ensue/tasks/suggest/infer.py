@@ -25,7 +25,7 @@ from ensue.data.histories import Histories, Ids, Index, Mask
 from ensue.data.queries.rules import Normalisation, normalise, normalise_ascii
 from ensue.errors import SettingError
 from ensue.lazy import torch
-from ensue.learning.state import evaluating
+from ensue.learning.state import evaluating, require_trained
 from ensue.metrics import Floats
 from ensue.tasks.suggest.baselines.counting import MostFrequentNext, RepeatLast, Suggestions, last_of_each
 from ensue.tasks.suggest.baselines.shares import CONDITIONS, SOURCES
@@ -104,8 +104,7 @@ def look_up(state: SuggestState, sessions: Histories, prefixes: Sequence[str]) -
     """
     settings = state.shared
     following = state.following
-    retrieval = state.retrieval
-    assert retrieval is not None
+    retrieval = require_trained(state.retrieval)
     query_ids, texts = following.query_ids(sessions)
     retrieved = retrieval.candidates(sessions, settings.retrieved, typed=settings.repeats, located=(query_ids, texts))
     conditional = state.shares.given(CONDITIONS, sessions, query_ids)

@@ -64,8 +64,7 @@ class FittedSuggester:
 
 def collect(state: SuggestState) -> FittedSuggester:
     """Return the fitted values of a suggester."""
-    assert state.retrieval is not None
-    return FittedSuggester(state.floor, state.tokenizer, state.retrieval, state.train_prints)
+    return FittedSuggester(state.floor, state.tokenizer, require_trained(state.retrieval), state.train_prints)
 
 
 def shown(state: SuggestState) -> dict[str, object]:
@@ -158,8 +157,7 @@ class SuggestPredictor(SuggestState):
         values = pl.Series("query", histories.vocabulary.values, dtype=pl.String)
         crowd = Crowd(people_of(data), self.shared.min_users) if self.shared.min_users > 1 else None
         counts = Retrieval.fit(histories, floor.kept(values), floor.words, crowd)
-        former = self.retrieval
-        assert former is not None
+        former = require_trained(self.retrieval)
         self.retrieval = former.with_(counts, added(former.following, counts.following))
         # Rules depend on the threshold, so the next answer makes them again.
         self.rules = None

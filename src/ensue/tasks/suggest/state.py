@@ -173,17 +173,14 @@ class SuggestState(State["QueryNetwork"]):
     @property
     def following(self) -> MostFrequentNext:
         """The queries that may be shown, and what followed each."""
-        require_trained(self.model)
-        assert self.retrieval is not None
-        return self.retrieval.following
+        return require_trained(self.retrieval).following
 
     @property
     def shares(self) -> Shares:
         """Count-based probabilities; made once for the latest counts."""
-        require_trained(self.model)
-        assert self.retrieval is not None
-        if self.expected is None or self.expected.retrieval is not self.retrieval:
-            self.expected = Shares(self.retrieval)
+        retrieval = require_trained(self.retrieval)
+        if self.expected is None or self.expected.retrieval is not retrieval:
+            self.expected = Shares(retrieval)
         return self.expected
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -27,7 +27,7 @@ from ensue.tasks.suggest.metadata import SuggesterMetadata
 from ensue.tasks.suggest.privacy import bounded, people_of, prints, shared_steps
 from ensue.tasks.suggest.state import SuggestState
 from ensue.training.checkpoint import Checkpoint
-from ensue.training.report import Report
+from ensue.training.report import Report, Reports
 from ensue.vocabulary import FIRST
 
 if TYPE_CHECKING:
@@ -98,9 +98,7 @@ def _with_validation(train: Queries, valid: Queries, rule: str, *, refit: bool) 
     return Split(train, valid, full, rule, (f"validation data: {rule}",) if rule else ())
 
 
-def train(
-    state: SuggestState, split: Split[Queries], checkpoint: Checkpoint
-) -> Generator[Report, None, Split[Queries]]:
+def train(state: SuggestState, split: Split[Queries], checkpoint: Checkpoint) -> Reports[Split[Queries]]:
     """Count the training data, train a network if one is set, and select by the held-out sessions.
 
     A network costs hundreds of times what counting does. Where not even a ranking learned from all sessions is
@@ -296,7 +294,7 @@ def _train(
     stage: str,
     checkpoint: Checkpoint,
     epochs: int | None = None,
-) -> Generator[Report, None, None]:
+) -> Reports[None]:
     """Train the network from its beginning; it ends with its best weights, or after so many ``epochs``."""
     assert state.schedule is not None
     torch.manual_seed(state.seed)

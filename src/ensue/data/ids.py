@@ -131,12 +131,7 @@ class IdColumns:
     @property
     def notes(self) -> tuple[str, ...]:
         """Sentences on what was changed and cannot be wrong."""
-        return tuple(
-            f"column {quoted(tally.column)} holds {_way(tally.number)}, first in {tally.number_place}: "
-            f"{_shown(tally.number)} is read as {_shown(_without_zeros(tally.number))}"
-            for tally in self.tallies.values()
-            if tally.number
-        )
+        return tuple(_float_note(tally) for tally in self.tallies.values() if tally.number)
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -276,7 +271,8 @@ class IdColumns:
         if not tally.missing:
             return ""
         lacking = f"{tally.missing:,} of {plural(tally.cells, self.rows)} {'has' if tally.missing == 1 else 'have'} no"
-        cells = listed_words([*tally.words, "an empty cell"] if self.missing == DROP else tally.words)
+        words = [*tally.words, "an empty cell"] if self.missing == DROP else tally.words
+        cells = " or ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
         keep = "; --missing keep reads such words as ids" if tally.words else ""
         return (
             f"{lacking} {self.nouns.get(role, role)} ({cells} in column {quoted(tally.column)}, first in "
@@ -308,11 +304,6 @@ def whole_numbers(column: pl.Series) -> pl.Series:
     return column.str.replace(r"^(-?\d+)\.0+(:\d+)?$", "$1$2")
 
 
-def listed_words(words: list[str]) -> str:
-    """Return words with commas and a final ``or`` between them."""
-    return " or ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
-
-
 def _distinct(column: pl.Series) -> pl.Series:
     """Texts that include each text of a column: its categories, or one for each run of equal texts."""
     if column.dtype == pl.Categorical:
@@ -320,18 +311,14 @@ def _distinct(column: pl.Series) -> pl.Series:
     return column.rle().struct.field("value")
 
 
-def _way(number: str) -> str:
-    return "whole numbers written as floats" if re.search(_FLOAT, number) else "ids with spaces around them"
-
-
-def _without_zeros(number: str) -> str:
-    """Return an id as it is read: ``7`` of ``7.0``, ``a`` of ``" a"``."""
-    return re.sub(r"\.0+$", "", number.strip()) if re.search(_FLOAT, number) else number.strip()
-
-
-def _shown(number: str) -> str:
-    """Return an id for a message, in quotes unless it is a number."""
-    return number if re.fullmatch(r"-?[\d.]+", number) else quoted(number)
+def _float_note(tally: Tally) -> str:
+    """Return a note on the first id of a column that is read otherwise than it is written, in quotes if no number."""
+    is_float = re.search(_FLOAT, tally.number) is not None
+    way = "whole numbers written as floats" if is_float else "ids with spaces around them"
+    # 7.0 is read as 7, and " a" as a.
+    read = re.sub(r"\.0+$", "", tally.number.strip()) if is_float else tally.number.strip()
+    shown, as_read = (text if re.fullmatch(r"-?[\d.]+", text) else quoted(text) for text in (tally.number, read))
+    return f"column {quoted(tally.column)} holds {way}, first in {tally.number_place}: {shown} is read as {as_read}"
 
 
 def _has_fraction(column: pl.Series) -> bool:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import date
 from functools import partial
 from os import PathLike
 from pathlib import Path
@@ -17,6 +19,7 @@ import numpy.typing as npt
 import polars as pl
 
 from ensue.arguments import require_path
+from ensue.data.clock import SINCE_1970
 from ensue.data.frames import frame_of, is_path, read_frame
 from ensue.data.histories import Histories, Items
 from ensue.data.items import read_items
@@ -33,6 +36,12 @@ from ensue.records import Article, History, Post, Text, normal_ids
 from ensue.settings import near
 
 T = TypeVar("T")
+_HISTORIES = 'give a list of histories, such as [["a", "b"], ["c"]]'
+_TABLE = "give a data frame whose columns have names such as session, item and time"
+_MAX_COMPARED = 1000
+"""Rows that are compared at most."""
+_MIN_DISTINCT = 10
+"""Different values in each position of rows from which on a warning is given."""
 _POSTS = 'give a list of texts, or of pairs such as ("the ferry", ["ferry-night"])'
 _ARTICLES = 'give {"id": "text"} or a list of texts'
 _READING_TYPES: dict[str, type] = {"columns": Mapping, "day_first": bool}
@@ -139,14 +148,10 @@ def read_item_table(data: object, columns: Mapping[str, str] | None, known: Item
         DataError: see :func:`ensue.data.items.read_items`.
         SettingError: see there.
     """
-    reader = partial(read_items, columns=columns, like=known)
-    if is_path(data):
-        with readable(data):
-            items, warnings = reader(Path(data))
-    elif (frame := frame_of(data)) is not None:
-        items, warnings = read_frame(frame, reader)
-    else:
+    opened = _read_source(data, partial(read_items, columns=columns, like=known))
+    if opened is None:
         raise DataError(f"items is of type {type(data).__name__}; give the path of a table, or a frame")
+    items, warnings = opened
     warn_of(warnings)
     return items
 
@@ -157,11 +162,7 @@ def require_people(data: object, reading: ReadingOptions) -> None:
     Raises:
         SettingError: naming the columns and what to state.
     """
-    columns = reading.get("columns", {})
-    if is_path(data):
-        telling.require_people(Path(data), columns=columns)
-    elif (frame := frame_of(data)) is not None:
-        telling.require_people_in("data", frame.columns, columns)
+    _read_source(data, partial(telling.require_people, columns=reading.get("columns", {})))
 
 
 def queries_from(data: object, schema: DataSchema, reading: ReadingOptions) -> tuple[Queries, DataSchema]:
@@ -239,20 +240,25 @@ def from_file(
     data: object, schema: DataSchema, reading: ReadingOptions, read: Callable[..., tuple[T, ReadReport]]
 ) -> tuple[T, DataSchema] | None:
     """Return the data of a path or a frame, and how it was read; ``None`` for other data."""
-    options = reader_options(schema, reading)
-    if is_path(data):
-        with readable(data):
-            data_read, report = read(Path(data), **options)
-    elif (frame := frame_of(data)) is not None:
-        data_read, report = read_frame(frame, lambda path: read(path, **options))
-    elif reading:
+    opened = _read_source(data, partial(read, **reader_options(schema, reading)))
+    if opened is None and reading:
         raise SettingError(f"{min(reading)}: only files and frames are read with options; remove it for lists")
-    else:
+    if opened is None:
         return None
+    data_read, report = opened
     warn_of(report.warnings)
     # Only reports of files with times have the order of day and month, only those of logs the event types.
     day_first = getattr(report, "day_first", None)
     return data_read, remembered_schema(schema, reading, report.columns, day_first, getattr(report, "events", ""))
+
+
+def _read_source(data: object, read: Callable[[Path], T]) -> T | None:
+    """Return what a reader returns for a path or a frame; ``None`` for other data."""
+    if is_path(data):
+        with readable(data):
+            return read(Path(data))
+    frame = frame_of(data)
+    return None if frame is None else read_frame(frame, read)
 
 
 @contextmanager
@@ -308,8 +314,14 @@ def history_records(data: object) -> list[History]:
     """Return lists of ids, or pairs of ids and times, as records.
 
     Raises:
-        DataError: a single text, or something that is no list of lists.
+        DataError: a single text, something that is no list of lists, or the rows of a table.
     """
+    if (num_dimensions := getattr(data, "ndim", 1)) > 1:
+        raise DataError(
+            f"data is an array of {num_dimensions} dimensions; {_TABLE}, or a list of the items of each session"
+        )
+    rows = _rows(data, "data", _HISTORIES)
+    _require_sessions(rows)
 
     def convert(row: object, name: str) -> History | None:
         if isinstance(row, tuple) and len(row) == 2 and all(map(_is_collection, row)):  # ids and their times
@@ -319,7 +331,44 @@ def history_records(data: object) -> list[History]:
         require_unicode(() if row is None else row.values, name)
         return row
 
-    return _records(data, "data", 'give a list of histories, such as [["a", "b"], ["c"]]', convert)
+    return _records(rows, "data", _HISTORIES, convert)
+
+
+def _require_sessions(rows: Sequence[object]) -> None:
+    """Refuse lists that are rows of a table, such as (session, item, time); warn of lists that may be.
+
+    Items of a session are of one kind, wherever they are in their session; columns of a table may be of several.
+
+    Raises:
+        DataError: all rows have one width and one kind of entry in each position, of two kinds or more.
+    """
+    lists = [row for row in rows[:_MAX_COMPARED] if isinstance(row, list | tuple)]
+    if len(lists) < min(max(len(rows), 2), _MAX_COMPARED) or len({len(row) for row in lists}) > 1:
+        return
+    columns = [*zip(*lists, strict=True)]
+    kinds = [{_kind_of_entry(entry) for entry in column} for column in columns]
+    if len(kinds) < 2 or any(len(kind) > 1 or "" in kind for kind in kinds):
+        return
+    described = f"all {len(rows):,} rows have {len(columns)} entries"
+    if len(set.union(*kinds)) > 1:
+        entries = ", ".join(kind.pop() for kind in kinds)
+        raise DataError(
+            f"data: {described} ({entries}), as rows of a table have; {_TABLE}, or a History of each row if it is a "
+            "session"
+        )
+    values = [set(column) for column in columns]
+    # Of few values, those of two positions may differ by chance, or because a page always follows another.
+    is_disjoint = sum(map(len, values)) == len(set.union(*values))
+    if is_disjoint and min(map(len, values)) >= _MIN_DISTINCT and len(values[0]) < len(lists):
+        warn_of([f"data: {described}, none in two positions: each row is read as a session; if not, {_TABLE}"])
+
+
+def _kind_of_entry(entry: object) -> str:
+    """Return ``time``, ``number`` or ``text``; nothing for other entries."""
+    if isinstance(entry, int | float | np.number):
+        return "time" if abs(float(entry)) >= SINCE_1970 else "number"
+    is_time = isinstance(entry, date | np.datetime64) or re.match(r"\d{4}-\d\d-\d\d", str(entry))
+    return "time" if is_time else "text" if isinstance(entry, str) else ""
 
 
 def posts_of(data: object) -> Posts:

@@ -94,6 +94,8 @@ NO_SCHEMA = DataSchema()
 
 FoundColumns = tuple[dict[str, str], tuple[str, ...]]
 """Role -> column, and a note wherever two columns would have fitted."""
+FindColumns = Callable[[Sequence[str]], FoundColumns]
+"""Gives the columns of a table their roles."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,8 +112,6 @@ class Roles:
     """Example of --columns for messages."""
     plain: Callable[[str], str]
     """A name without what does not tell it from others."""
-    doubts: int | None = 1
-    """Number of others a note names, at most."""
 
     def find(
         self,
@@ -151,7 +151,7 @@ class Roles:
             if role in self.doubted and role not in stated:
                 notes += [
                     f"{role} is {quoted(columns[role])}; {quoted(name)} would fit too; choose with --columns"
-                    for name in fitting[: self.doubts]
+                    for name in fitting[:1]
                 ]
         if not columns.keys() & set(self.needed):
             raise DataError(

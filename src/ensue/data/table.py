@@ -24,7 +24,8 @@ from ensue.data.dates import Where
 from ensue.data.delimited import Delimited, Types, with_columns
 from ensue.data.file_bytes import DROP, KEEP, REPORT, contains
 from ensue.data.files import Content, open_file
-from ensue.data.schema import NO_SCHEMA, DataSchema, FoundColumns, kind_weights
+from ensue.data.layouts import dig
+from ensue.data.schema import NO_SCHEMA, DataSchema, FindColumns, kind_weights
 from ensue.errors import DataError, SettingError
 from ensue.lines import plural, quoted
 from ensue.records import normal_id
@@ -33,6 +34,8 @@ ADVICE = "give texts or numbers"
 """What to do with a column of something else, unless its reader says more."""
 JSON = "json"
 """The one column of originals that are JSON."""
+ListRoles = Callable[[str], bool]
+"""Whether the cells of a role may hold lists."""
 _SAMPLES = 100
 _ROUNDED_NUMBER = r"-?\d(?:\.\d+)?[eE]\+?(?:1[5-9]|[2-9]\d)"
 """A number of JSON that a float has rounded."""
@@ -226,10 +229,7 @@ def skipped(empty: int) -> str:
 
 
 def read_table(
-    content: Content,
-    find: Callable[[Sequence[str]], FoundColumns],
-    advice: str = ADVICE,
-    may_be_list: Callable[[str], bool] = lambda role: False,
+    content: Content, find: FindColumns, advice: str = ADVICE, may_be_list: ListRoles = lambda role: False
 ) -> Table:
     """A table as it comes, all its columns as texts, by the roles that ``find`` gives them.
 
@@ -250,7 +250,7 @@ def read_table(
         frame = table.frame.with_columns(text.alias(name) for name, text in zip(lists, texts, strict=True))
         return replace(table, frame=frame.cast(pl.String))
     if content.json:
-        return read_json(content, find, advice=advice, may_be_list=may_be_list)
+        return read_json(content, find, advice, may_be_list)
     find(content.names())  # errors about columns come before those about rows
     delimited = Delimited.of(content)
     return replace(read_delimited(delimited, *find(delimited.names)), originals=delimited.whole)
@@ -279,10 +279,7 @@ def read_delimited(
 
 
 def read_parquet(
-    content: Content,
-    find: Callable[[Sequence[str]], FoundColumns],
-    advice: str = ADVICE,
-    may_be_list: Callable[[str], bool] = lambda role: False,
+    content: Content, find: FindColumns, advice: str = ADVICE, may_be_list: ListRoles = lambda role: False
 ) -> Table:
     """A table of Parquet or a sheet, numbers, times and lists as they are; see :func:`read_table`.
 
@@ -302,20 +299,9 @@ def read_parquet(
 
 
 def read_json(
-    content: Content,
-    find: Callable[[Sequence[str]], FoundColumns],
-    refused: tuple[type, ...] = (list, dict),
-    advice: str = ADVICE,
-    may_be_list: Callable[[str], bool] = lambda role: False,
+    content: Content, find: FindColumns, advice: str = ADVICE, may_be_list: ListRoles = lambda role: False
 ) -> Table:
-    """JSON Lines, an object a row.
-
-    Args:
-        content: the file.
-        find: what gives its fields roles.
-        refused: what no field of a role may hold.
-        advice: what to do with a field that holds it.
-        may_be_list: see :func:`read_table`.
+    """JSON Lines, an object a row; see :func:`read_table`.
 
     Raises:
         DataError: a line that is no object, or a field that holds more than a text or a number.
@@ -323,8 +309,9 @@ def read_json(
     samples = sample_objects(content)
     columns, notes = find(names_of(samples))
     for role, name in columns.items():
-        kinds = tuple(kind for kind in refused if kind is not list or not may_be_list(role))
-        if any(isinstance(sample.get(name), kinds) for sample in samples):
+        # Truth values are labels and features, and no ids.
+        refused = (dict, *(() if may_be_list(role) else (list,)), *((bool,) if role in ("session", "item") else ()))
+        if any(isinstance(sample.get(name), refused) for sample in samples):
             raise DataError(
                 f"{content.path}: field {quoted(name)} holds something other than a text or a number; {advice}"
             )
@@ -442,9 +429,8 @@ def rows_of(originals: pl.DataFrame, users: Collection[str], column: str, path: 
     """
     if originals.columns == [JSON]:
         objects = [json.loads(line) for line in originals[JSON]]
-        paths = [column.split(".")] if column else [[name] for name in AUTHORS]
         # The first field that holds a name in any object is that of all.
-        lists = [[_field(fields, steps) for fields in objects] for steps in paths]
+        lists = ([dig(fields, path) for fields in objects] for path in ((column,) if column else AUTHORS))
         names = next((values for values in lists if any(isinstance(name, str | int) for name in values)), None)
     else:
         author = next((name for name in ([column] if column else AUTHORS) if name in originals.columns), None)
@@ -453,13 +439,7 @@ def rows_of(originals: pl.DataFrame, users: Collection[str], column: str, path: 
         problem = f"column {quoted(column)} is not there" if column else "no column is recognised as the author's"
         raise DataError(f"{path}: {problem}; name it with --user-column")
     user_ids = {*users}
-    return np.array([name is not None and normal_id(name) in user_ids for name in names], np.bool_)
-
-
-def _field(fields: object, parts: Sequence[str]) -> object:
-    for step in parts:
-        fields = fields.get(step) if isinstance(fields, dict) else None
-    return fields if isinstance(fields, str | int) else None
+    return np.array([isinstance(name, str | int) and normal_id(name) in user_ids for name in names], np.bool_)
 
 
 def extended(originals: pl.DataFrame, added: pl.DataFrame) -> pl.DataFrame:

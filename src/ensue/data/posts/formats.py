@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -34,7 +34,7 @@ from ensue.data.posts.platforms import (
     related,
 )
 from ensue.data.schema import (
-    FoundColumns,
+    FindColumns,
     Roles,
     name_table,
     plain_name,
@@ -128,7 +128,7 @@ def read_post_rows(content: Content, stated: Mapping[str, str], roles: Roles, *,
     return replace(table, frame=table.frame.with_columns(_ids("about"))) if "about" in table.columns else table
 
 
-def _named_table(content: Content, find: Callable[[Sequence[str]], FoundColumns]) -> Table:
+def _named_table(content: Content, find: FindColumns) -> Table:
     """Read a table; its layout has the name of the collector that wrote it."""
     table = read_table(content, find)
     collector = collector_of(content.names())
@@ -175,7 +175,7 @@ def _ids(name: str) -> pl.Expr:
     return pl.when(texts.str.contains(r"^\s*\[.*\]\s*$")).then(written).otherwise(texts.str.extract_all(r"[^\s|;]+"))
 
 
-def _nested_parquet(content: Content, find: Callable[[Sequence[str]], FoundColumns]) -> Table:
+def _nested_parquet(content: Content, find: FindColumns) -> Table:
     """A table some of whose columns are lists: paragraphs, or ids of articles."""
     roles, notes = find(content.names())
     raw = content.table(roles.values())

@@ -67,9 +67,7 @@ _USERS = ("user", "human", "customer", "seeker", "usr")
 _WORDS = _NAMES | {"session": (*_NAMES["session"], *_CONVERSATIONS["id"]), "time": (*_NAMES["time"], *TIME_NAMES)}
 ROLES = tuple(_WORDS)
 _EXAMPLE = "query=…,user=…,time=…"
-_COLUMNS = Roles(
-    known=_WORDS, needed=("query",), doubted=ROLES[:5], example=_EXAMPLE, plain=plain_time_name, doubts=None
-)
+_COLUMNS = Roles(known=_WORDS, needed=("query",), doubted=ROLES[:5], example=_EXAMPLE, plain=plain_time_name)
 _is_aol = has("anonid query querytime itemrank clickurl")
 _is_ubi = has("userquery clientid queryid")
 # A table with one of these is about what was clicked, or labels texts.

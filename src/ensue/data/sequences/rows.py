@@ -191,11 +191,14 @@ def find_roles(content: Content, options: ReadOptions, layout: str) -> FoundColu
     Raises:
         DataError: a role without a column.
     """
-    if layout == "parquet":
-        names: Sequence[str] = list(content.schema())
-    else:
-        names = names_of(sample_objects(content)) if layout == "jsonl events" else _delimited(content).names
+    names = _names(content, layout)
     return find_columns(content.path, names, options.columns, content.trained, options.events)
+
+
+def _names(content: Content, layout: str) -> list[str]:
+    if layout == "jsonl events":
+        return names_of(sample_objects(content))
+    return content.names() if layout == "parquet" else _delimited(content).names
 
 
 def read_rows(content: Content, options: ReadOptions, layout: str) -> Table:
@@ -209,28 +212,22 @@ def read_rows(content: Content, options: ReadOptions, layout: str) -> Table:
     Raises:
         DataError: the first row that does not fit.
     """
-    header: list[str] = []
-
-    def find(names: Sequence[str]) -> FoundColumns:
-        header[:] = names
-        return find_columns(content.path, names, stated=options.columns, trained=content.trained, events=options.events)
-
+    roles = find_roles(content, options, layout)
     if layout == "parquet":
-        table = read_parquet(content, find)
+        table = read_parquet(content, lambda names: roles)
     elif layout == "jsonl events":
-        table = replace(read_json(content, find, refused=(list, dict, bool)), layout=layout)
+        table = replace(read_json(content, lambda names: roles), layout=layout)
     else:
-        table = _read_delimited(content, options, find)
-    if table.layout in ("parquet", "jsonl events") and is_user_log(table.columns) and is_ratings(header):
+        table = _read_delimited(content, options, *roles)
+    if layout in ("parquet", "jsonl events") and is_user_log(table.columns) and is_ratings(_names(content, layout)):
         table = replace(table, layout="ratings")
     return select_event_types(read_numbers(table), options.event_types)
 
 
-def _read_delimited(content: Content, options: ReadOptions, find: Callable[[Sequence[str]], FoundColumns]) -> Table:
+def _read_delimited(content: Content, options: ReadOptions, columns: dict[str, str], notes: tuple[str, ...]) -> Table:
     delimited = _delimited(content)
     names = delimited.names
     typed = is_typed(names, f"{content.path}, line {delimited.number}")
-    columns, notes = find(names)
     if content.path.suffix == ".inter" and not typed:
         notes = (*notes, "the header has no RecBole types such as item_id:token; columns are found by their names")
     types: dict[str, type[pl.DataType]] = {}

@@ -73,23 +73,12 @@ def require_people(path: str | Path, *, columns: Mapping[str, str] | None = None
         SettingError: naming the columns and what to state.
     """
     options = ReadOptions(columns=_without_event(columns), **opening)
-    frame = None
-    with suppress(DataError), answering(path):
+    with suppress(DataError), answering(path):  # the reader says what is wrong with a file
         frame = _first_rows(Path(path), options)
-    require_people_in(path, [] if frame is None else frame.columns, options.columns)
-
-
-def require_people_in(path: str | Path, names: Sequence[str], columns: Mapping[str, str]) -> None:
-    """Refuse the same by the names of a table's columns.
-
-    Raises:
-        SettingError: naming the columns and what to state.
-    """
-    users = user_columns(names)
-    if not users or "session" in columns:
-        return
-    with suppress(DataError):  # the reader says what is wrong with them
-        roles = find_columns(Path(path), names, columns)[0]
+        users = [] if frame is None else user_columns(frame.columns)
+        if frame is None or not users or "session" in options.columns:
+            return
+        roles = find_columns(Path(path), frame.columns, options.columns)[0]
         unread = [name for name in users if name not in roles.values()]
         if unread and is_person(roles):
             sessions = roles["session"]

@@ -222,6 +222,20 @@ def postings_entry() -> Entry:
     return Entry(sizes, {}, arrays, ["texts", "terms", "offsets", "holders"])
 
 
+def terms_entry(**units: Array) -> Entry:
+    sizes = {"num_texts": 2, "size": 4, "room": 12}
+    terms = {"owners": np.zeros(12, np.int64), "keys": np.zeros(12, np.uint64), "counts": np.zeros(12, np.int64)}
+    return Entry(sizes, {}, {"stops": ints([0, 3, 4]), **terms, **units}, ["stops"])
+
+
+def runs_entry() -> Entry:
+    return terms_entry(characters=np.array([32, 97, 32, 98], np.uint32))
+
+
+def word_pairs_entry() -> Entry:
+    return terms_entry(words=np.array([5, 6, 7, 8], np.uint64), is_stop=np.zeros(4, np.uint8))
+
+
 def sparse_dense_entry() -> Entry:
     sizes = {"rows": 2, "width": 3, "cells": 3, "vectors": 2}
     arrays = {
@@ -337,7 +351,8 @@ ENTRIES: dict[str, Callable[[], Entry]] = {
     "log_shares": shares_entry, "log_mixture": mixture_entry, "log_totals": totals_entry,
     "topk": topk_entry, "softmax_errors": errors_entry, "dropped": dropped_entry,
     "dropped_elu_errors": elu_errors_entry, "band": band_entry, "adam_rows": adam_entry,
-    "postings": postings_entry, "encode": encode_entry, "search": search_entry,
+    "postings": postings_entry, "runs": runs_entry, "pairs": word_pairs_entry,
+    "encode": encode_entry, "search": search_entry,
     "likelihoods": likelihoods_entry,
     "sessions": sessions_entry, "latest_clicks": latest_entry, "short_scores": short_entry, "short_best": best_entry,
     "window": window_entry, "diversify": diversify_entry,
@@ -374,6 +389,8 @@ def test_offsets_that_fall_are_refused() -> None:
         ("neighbours", "stops", [0, 5, 3, 1, 6]),
         ("neighbours", "starts", [0, 4, 2, 6]),
         ("encode", "places", [1, 1, 2]),
+        ("runs", "stops", [0, 3, 2]),
+        ("pairs", "stops", [0, 3, 2]),
         ("sparse_dense", "stops", [0, 3, 2]),
         ("sparse_product", "other_stops", [0, 1, 0, 4]),
         ("diversify", "mark_stops", [0, 2, 1, 3]),

@@ -16,7 +16,7 @@ from ensue import SettingError
 from ensue.data.posts.dataset import given_part, read_articles, read_posts
 from ensue.store.pack import pack, unpack
 from ensue.tasks.link.link_metrics import Pool, by_row
-from ensue.text.lexical import KINDS, Kind, Lexical
+from ensue.text.lexical import KINDS, Kind, Lexical, LexicalGroup
 from ensue.text.terms import LENGTH, SATURATION, STOP_WORDS, character_terms, word_terms
 
 DATA = Path(os.environ.get("ENSUE_DATA", Path(__file__).parents[4] / "../shared/data")) / "links"
@@ -142,8 +142,24 @@ def test_an_index_with_the_columns_of_longer_texts_scores_as_one_of_its_own(kind
     alone = build(kind, [" ".join(text.split()[:3]) for text in ARTICLES])
     lexical = alone.weighted_by(kind, build(kind, ARTICLES))
     assert lexical.source is not None
-    cells = lexical.source.cells(lexical.terms_of(texts))
-    np.testing.assert_array_equal(lexical.scores_of(cells, len(texts)), alone.scores(texts))
+    group = LexicalGroup(whole=lexical.source, part=lexical)
+    terms = {lexical.counted: lexical.terms_of(texts)}
+    (scores,) = group.scores(["part"], terms, len(texts))
+    np.testing.assert_array_equal(scores.astype(np.float32), alone.scores(texts))
+
+
+def test_a_group_scores_as_each_index_alone_and_its_postings_are_in_memory_once() -> None:
+    texts = pl.Series(POSTS)
+    group = LexicalGroup({kind: build(kind, ARTICLES) for kind in KINDS})
+    alone = [lexical.scores(texts) for lexical in group.values()]
+    terms = {lexical.counted: lexical.terms_of(texts) for lexical in group.values()}
+    np.testing.assert_array_equal(group.scores([*group], terms, len(texts)).astype(np.float32), np.stack(alone))
+    np.testing.assert_array_equal(
+        group.scores(["pairs", "words"], terms, len(texts)), group.scores([*group], terms, len(texts))[[4, 0]]
+    )
+    np.testing.assert_array_equal([lexical.scores(texts) for lexical in group.values()], alone)
+    first, last = (group[kind]._indexed().postings for kind in ("words", "pairs"))
+    assert first.weights is last.weights
 
 
 def test_known_words_are_those_of_documents_of_observed_texts_and_of_more_terms() -> None:

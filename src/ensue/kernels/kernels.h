@@ -13,7 +13,7 @@
 extern "C" {
 
 // Goes up with every change of this file's declarations: Python leaves a library with another number alone.
-constexpr int64_t INTERFACE = 20;
+constexpr int64_t INTERFACE = 21;
 EXPORT int ensue_interface();
 
 // Chooses the code: at most `limit`, and never more than the processor has. Returns what is used from now on.
@@ -302,6 +302,17 @@ struct PostingsCall {
     double* sums ARRAY(num_texts * documents);   // added to
 };
 EXPORT int64_t ensue_postings(const PostingsCall* call);
+
+// Terms of texts, sorted by text and key, each with how often the text holds it. Returns how many they are.
+struct TermsCall {
+    int64_t num_texts, size, room;               // room: at least 3 x size
+    const int64_t* stops ARRAY(num_texts + 1);   // where texts begin and end
+    int64_t* owners ARRAY(room);                 // the text of each
+    uint64_t* keys ARRAY(room);
+    int64_t* counts ARRAY(room);
+};
+EXPORT int64_t ensue_runs(const TermsCall* call, const uint32_t* characters);  // (size)
+EXPORT int64_t ensue_pairs(const TermsCall* call, const uint64_t* words, const uint8_t* is_stop);  // (size) each
 
 // Sparse rows: row r has the columns and values from stops[r] to stops[r + 1]. Values are floats or, where `wide`, doubles.
 // Sums are taken in the order of the cells.

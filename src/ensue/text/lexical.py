@@ -17,8 +17,10 @@ Number of texts that hold each term, counted a block of texts at a time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import pairwise
 from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
@@ -226,7 +228,9 @@ class Lexical:
 
     def scores(self, texts: pl.Series) -> npt.NDArray[np.float32]:
         """Return scores, (texts, documents); 0 where no term is shared. Cosines in [0, 1] but for BM25."""
-        return self.scores_of(self.cells(self.terms_of(texts)), len(texts))
+        cells = self.cells(self.terms_of(texts))
+        weights = self.text_weights(cells, len(texts))
+        return self._indexed().postings.scores(cells.texts, cells.columns, weights, len(texts)).astype(np.float32)
 
     def terms_of(self, texts: pl.Series) -> Terms:
         """Return the terms of texts, of which every score is made."""
@@ -248,23 +252,13 @@ class Lexical:
         (present,) = is_present.nonzero()
         return Cells(terms.owners.take(present), columns.take(present), 1 + np.log(terms.counts.take(present)))
 
-    def scores_of(self, cells: Cells, num_texts: int) -> npt.NDArray[np.float32]:
-        """Return scores of texts by their cells, (texts, documents).
-
-        Args:
-            cells: as of :meth:`cells`, of this index or of its ``source``.
-            num_texts: number of texts.
-        """
-        weights = self._weights(cells, num_texts) if self.by_cosine else None
-        return self._indexed().postings.scores(cells.texts, cells.columns, weights, num_texts).astype(np.float32)
-
     def rows(self, texts: pl.Series) -> SparseRows:
         """Return the cosine weights of texts as queries, (texts, terms of the documents).
 
         Rows are of length 1, or 0 where no document has a term of the text.
         """
         cells = self.cells(self.terms_of(texts))
-        weights = self._weights(cells, len(texts))
+        weights = self.text_weights(cells, len(texts))
         return sparse_rows(cells.texts, cells.columns, weights, (len(texts), len(self._indexed().idf)))
 
     def known_words(self, more_terms: Keys) -> KnownWords:
@@ -279,8 +273,10 @@ class Lexical:
         """Return the document of each cell, (cells,)."""
         return np.repeat(np.arange(len(self)), np.diff(self.offsets))
 
-    def _weights(self, cells: Cells, num_texts: int) -> Floats:
-        """Return the weight of each term in its text, (cells,); the weights of a text have length 1, or are all 0."""
+    def text_weights(self, cells: Cells, num_texts: int) -> Floats:
+        """Return the weight of each term in its text, (cells,): 1, or of cosines so that a text has length 1 or 0."""
+        if not self.by_cosine:
+            return np.ones(len(cells.texts))
         weights = cells.log_counts * self._indexed().idf.take(cells.columns)
         # Unit length per text, so that products with unit documents are cosines.
         lengths = np.sqrt(np.bincount(cells.texts, weights**2, num_texts))
@@ -323,6 +319,53 @@ class Lexical:
     def _idf(self, frequencies: Index) -> Floats:
         num_texts = len(self) + self.num_seen
         return smooth_idf(frequencies, num_texts) if self.by_cosine else bm25_idf(frequencies, num_texts)
+
+
+class LexicalGroup(dict[str, Lexical]):
+    """Indexes of the same documents by name, which score texts in one call: of a single text, a call outlasts its sums.
+
+    An index that others have as their source comes before them.
+    """
+
+    @cached_property
+    def _joined(self) -> tuple[Postings, dict[str, int]]:
+        """The postings of all, and the number of the first term of each."""
+        parts = [lexical._indexed() for lexical in self.values()]
+        postings = [part.postings for part in parts]
+        first_entries = offsets_of([len(part.documents) for part in postings])
+        first_terms = offsets_of([len(part.offsets) for part in postings])
+        joined = Postings(
+            np.concatenate([part.offsets + first for part, first in zip(postings, first_entries, strict=False)]),
+            np.concatenate([part.documents for part in postings]),
+            np.concatenate([part.weights for part in postings]),
+            postings[0].num_documents,
+        )
+        for lexical, part, (first, last) in zip(self.values(), parts, pairwise(first_terms), strict=True):
+            # A view, so that entries are in memory once.
+            lexical._index = part._replace(postings=replace(joined, offsets=joined.offsets[first:last]))
+        return joined, dict(zip(self, first_terms.tolist(), strict=False))
+
+    def scores(self, names: Sequence[str], terms: Mapping[Counted, Terms], num_texts: int) -> Floats:
+        """Return the scores of some of the indexes, (names, texts, documents); see :meth:`Lexical.scores`.
+
+        Args:
+            names: of the indexes, at least one.
+            terms: of the texts, by kind.
+            num_texts: number of texts.
+        """
+        postings, first_terms = self._joined
+        all_cells: dict[Counted, Cells] = {}
+        parts = []
+        for row, name in enumerate(names):
+            lexical = self[name]
+            if (kind := lexical.counted) not in all_cells:
+                # An index and its source have the same cells.
+                all_cells[kind] = lexical.cells(terms[kind])
+            cells = all_cells[kind]
+            weights = lexical.text_weights(cells, num_texts)
+            parts.append((cells.texts + row * num_texts, cells.columns + first_terms[name], weights))
+        texts, columns, weights = (np.concatenate(part) for part in zip(*parts, strict=True))
+        return postings.scores(texts, columns, weights, len(names) * num_texts).reshape(len(names), num_texts, -1)
 
 
 _TINY = np.finfo(np.float64).tiny

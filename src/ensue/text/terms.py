@@ -10,9 +10,8 @@ Weights of terms: TF-IDF smoothed as in scikit-learn, BM25 (Robertson & Zaragoza
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from hashlib import blake2b
 from typing import Annotated, NamedTuple
 
@@ -20,7 +19,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from ensue.data.histories import Index, Mask, scrambled
+from ensue import kernels
+from ensue.data.histories import Index, Mask, offsets_of, scrambled
 from ensue.data.scripts import CHARACTER, COMMON, UNSPACED
 from ensue.forks import require_polars
 from ensue.metrics import Floats
@@ -88,6 +88,10 @@ SHORTEST, LONGEST = 3, 5
 """Characters of a run."""
 MAX_DISTANCE = 3
 """Words that the words of a pair stand apart at most."""
+_UNITS = {"runs": ("characters",), "pairs": ("words", "is_stop")}
+"""By compiled kernel, what the terms of a text begin with."""
+MAX_TERMS = 3
+"""Runs that begin with a character, and pairs that begin with a word, at most."""
 _WORDS = rf"{CHARACTER}|[\w--{UNSPACED}]{{2,}}"
 _BLOCK = 1 << 20
 """Characters whose runs, or pairs, that are counted at once: no more texts than the upper bits of a cell can number."""
@@ -129,23 +133,11 @@ def word_terms(texts: pl.Series, stop: Collection[str] = STOP_WORDS, *, cut: int
     Returns:
         (cells,) whose, not decreasing; which term; how often.
     """
-    if (plain := _plain(texts)) is not None:
-        return _few_terms([_PLAIN_WORDS.findall(text) for text in plain], stop, cut)
-    lists = _words(texts)
-    if lists.estimated_size() <= _SMALL_BYTES:
-        return _few_terms(lists.to_list(), stop, cut)
-    # One row per word with its text; equal words of a text are then counted by a group-by.
-    owners = np.repeat(np.arange(len(texts)), lists.list.len().to_numpy())
-    words = lists.explode(empty_as_null=False).rename("word")
-    cells = pl.DataFrame({"owner": owners, "word": words}).filter(~pl.col("word").is_in(list(stop)))
-    if cut is not None:
-        cells = cells.with_columns(pl.col("word").str.head(cut))
-    # A word is hashed once, however often it occurs.
-    distinct = cells["word"].unique()
-    table = pl.DataFrame({"word": distinct, "key": pl.Series(list(map(_key, distinct)), dtype=pl.UInt64)})
-    cells = cells.group_by("owner", "word").len().join(table, on="word").sort("owner", "key")
-    owners, keys, counts = (cells[name].to_numpy() for name in ("owner", "key", "len"))
-    return Terms(owners.astype(np.int64), keys, counts.astype(np.int64))
+    parts = []
+    for low, offsets, words, is_stop in _in_order(texts, stop, cut):
+        owners = np.repeat(np.arange(len(offsets) - 1, dtype=np.uint64) << _TEXT_SHIFT, np.diff(offsets))
+        parts.append(_counted([(owners | words)[~is_stop]], low))
+    return concatenated_terms(parts)
 
 
 def pair_terms(texts: pl.Series, stop: Collection[str] = STOP_WORDS, *, cut: int | None = None) -> Terms:
@@ -161,50 +153,73 @@ def pair_terms(texts: pl.Series, stop: Collection[str] = STOP_WORDS, *, cut: int
     Returns:
         As of :func:`word_terms`.
     """
-    owners, words, silent = _in_order(texts, stop, cut)
-    blocks = [_none()]
-    for low, high in _spans(np.bincount(owners, minlength=len(texts)) * MAX_DISTANCE):
-        first, last = np.searchsorted(owners, (low, high))
-        block_owners = owners[first:last] - low
-        keys = words[first:last]
-        is_stop = silent[first:last]
-        cells = []
-        # Shifting the column of words by the distance puts the two words of each pair side by side.
-        for distance in range(1, MAX_DISTANCE + 1):
-            first_words = keys[:-distance]
-            second_words = keys[distance:]
-            is_pair = (
-                (block_owners[:-distance] == block_owners[distance:])
-                & (first_words != second_words)
-                & ~(is_stop[:-distance] & is_stop[distance:])
-            )
-            first_words = first_words[is_pair]
-            second_words = second_words[is_pair]
-            # The smaller key comes first, so that a pair has one hash in either order.
-            pairs = scrambled(scrambled(np.minimum(first_words, second_words)) + np.maximum(first_words, second_words))
-            cells.append(block_owners[:-distance][is_pair].astype(np.uint64) << _TEXT_SHIFT | pairs >> _KEY_SHIFT)
-        blocks.append(_counted(cells, low))
-    return concatenated_terms(blocks)
+    return concatenated_terms([_block_pairs(*block) for block in _in_order(texts, stop, cut)])
 
 
-def _in_order(texts: pl.Series, stop: Collection[str], cut: int | None) -> tuple[Index, Keys, Mask]:
-    """(words,) of texts as they stand there: whose, the key of each, and whether it is a stop word."""
+def _compiled_terms(name: str, low: int, offsets: Index, *units: npt.NDArray[np.generic]) -> Terms:
+    """Return the counted terms of texts by a compiled kernel; see :func:`_block_pairs` and :func:`_block_runs`."""
+    room = MAX_TERMS * int(offsets[-1])
+    owners, keys, counts = np.empty(room, np.int64), np.empty(room, np.uint64), np.empty(room, np.int64)
+    arrays = {"stops": offsets, "owners": owners, "keys": keys, "counts": counts}
+    arrays |= dict(zip(_UNITS[name], map(np.ascontiguousarray, units), strict=True))
+    num = kernels.call_unchecked(
+        name, num_texts=len(offsets) - 1, size=int(offsets[-1]), room=room,
+        **{array_name: kernels.address(array) for array_name, array in arrays.items()},
+    )  # fmt: skip
+    return Terms(owners[:num] + low, keys[:num].copy(), counts[:num].copy())
+
+
+@kernels.compiled(partial(_compiled_terms, "pairs"), when=lambda *block: True)
+def _block_pairs(low: int, offsets: Index, words: Keys, is_stop: Mask) -> Terms:
+    """Return the pairs of the words of a block of :func:`_in_order`."""
+    owners = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+    cells = []
+    # Shifting the column of words by the distance puts the two words of each pair side by side.
+    for distance in range(1, MAX_DISTANCE + 1):
+        first_words = words[:-distance]
+        second_words = words[distance:]
+        is_pair = (
+            (owners[:-distance] == owners[distance:])
+            & (first_words != second_words)
+            & ~(is_stop[:-distance] & is_stop[distance:])
+        )
+        first_words = first_words[is_pair]
+        second_words = second_words[is_pair]
+        # The smaller key comes first, so that a pair has one hash in either order.
+        pairs = scrambled(scrambled(np.minimum(first_words, second_words)) + np.maximum(first_words, second_words))
+        cells.append(owners[:-distance][is_pair].astype(np.uint64) << _TEXT_SHIFT | pairs >> _KEY_SHIFT)
+    return _counted(cells, low)
+
+
+def _in_order(
+    texts: pl.Series, stop: Collection[str], cut: int | None
+) -> Iterator[tuple[int, Index, Keys, Mask]]:
+    """Yield the words of texts in their order, a few texts at a time.
+
+    Yields:
+        The number of the first text; (texts + 1,) where the words of each text begin and end; (words,) the key of each,
+        and whether it is a stop word.
+    """
     if (plain := _plain(texts)) is not None:
         lists = [_PLAIN_WORDS.findall(text) for text in plain]
-        owners = np.repeat(np.arange(len(lists)), list(map(len, lists)))
         flat = [word for text_words in lists for word in text_words]
-        table = {word: _key(word[:cut]) for word in set(flat)}
-        keys = np.array([table[word] for word in flat], np.uint64)
-        return owners, keys, np.array([word in stop for word in flat], bool)
-    column = _words(texts)
-    owners = np.repeat(np.arange(len(texts)), column.list.len().to_numpy())
-    words = column.explode(empty_as_null=False).rename("word").to_frame()
-    distinct = words["word"].unique()
-    rows = {"word": distinct, "key": [_key(word[:cut]) for word in distinct], "silent": distinct.is_in(list(stop))}
-    joined = words.join(
-        pl.DataFrame(rows, schema_overrides={"key": pl.UInt64}), on="word", how="left", maintain_order="left"
-    )
-    return owners, joined["key"].to_numpy(), joined["silent"].to_numpy()
+        lengths = np.array(list(map(len, lists)), np.int64)
+        keys = np.array([_key(word[:cut]) for word in flat], np.uint64)
+        is_stop = np.array([word in stop for word in flat], bool)
+    else:
+        column = _words(texts)
+        words = column.explode(empty_as_null=False).rename("word").to_frame()
+        # A word is hashed once, however often it occurs.
+        distinct = words["word"].unique()
+        rows = {"word": distinct, "key": [_key(word[:cut]) for word in distinct], "is_stop": distinct.is_in(list(stop))}
+        table = pl.DataFrame(rows, schema_overrides={"key": pl.UInt64})
+        joined = words.join(table, on="word", how="left", maintain_order="left")
+        lengths = column.list.len().to_numpy().astype(np.int64)
+        keys, is_stop = joined["key"].to_numpy(), joined["is_stop"].to_numpy()
+    offsets = offsets_of(lengths)
+    for low, high in _spans(lengths * MAX_DISTANCE):
+        first, last = offsets[low], offsets[high]
+        yield low, offsets[low : high + 1] - first, keys[first:last], is_stop[first:last]
 
 
 def _words(texts: pl.Series) -> pl.Series:
@@ -212,16 +227,6 @@ def _words(texts: pl.Series) -> pl.Series:
     require_polars()
     lower = pl.col("text").cast(pl.String).fill_null("").str.to_lowercase()
     return texts.rename("text").to_frame().select(lower.str.extract_all(_WORDS)).to_series()
-
-
-def _few_terms(texts: list[list[str]], stop: Collection[str], cut: int | None) -> Terms:
-    """Return the terms of a few words, for which a polars table would cost more than the work."""
-    cells = []
-    for owner, words in enumerate(texts):
-        counts = Counter(word[:cut] for word in words if word not in stop)
-        cells += sorted((owner, _key(word), num) for word, num in counts.items())
-    owners, keys, nums = zip(*cells, strict=True) if cells else ((), (), ())
-    return Terms(np.array(owners, np.int64), np.array(keys, np.uint64), np.array(nums, np.int64))
 
 
 def word_keys(word: str, stop: frozenset[str] = STOP_WORDS) -> tuple[int, ...]:
@@ -260,33 +265,35 @@ def _plain(texts: pl.Series) -> list[str] | None:
 
 
 def _counted_runs(column: pl.Series | list[str]) -> Terms:
-    return concatenated_terms([*_runs(column)] or [_none()])
-
-
-def _runs(column: pl.Series | list[str]) -> Iterator[Terms]:
-    """The counted runs of a few texts at a time, so that memory stays bounded."""
     lengths = np.fromiter(map(len, column), np.int64, len(column))
+    parts = []
+    # A few texts at a time, so that memory stays bounded.
     for low, high in _spans(lengths):
-        # One number per character, so that runs of all texts are hashed by shifted arrays.
-        characters = np.frombuffer("".join(column[low:high]).encode("utf-32-le"), np.uint32).astype(np.uint64)
-        owners = np.repeat(np.arange(high - low, dtype=np.uint64) << _TEXT_SHIFT, lengths[low:high])
-        # Two spaces side by side end one word and begin the next, in the same text or in another.
-        spaces = characters == ord(" ")
-        words = np.zeros(len(characters), np.int64)
-        np.cumsum(spaces[1:] & spaces[:-1], out=words[1:])
-        hashes = characters
-        run_owners = []
-        run_hashes = []
-        for length in range(2, LONGEST + 1):
-            # The hash of a run of n characters continues that of its first n - 1.
-            hashes = scrambled(hashes[:-1]) + characters[length - 1 :]
-            if length >= SHORTEST:
-                is_inside = words[: len(hashes)] == words[length - 1 :]
-                run_owners.append(owners[: len(hashes)][is_inside])
-                run_hashes.append(hashes[is_inside])
-        # Runs of all lengths are mixed at once: of a short text, each call takes longer than its numbers.
-        keys = scrambled(np.concatenate(run_hashes)) >> _KEY_SHIFT
-        yield _counted([np.concatenate(run_owners) | keys], low)
+        characters = np.frombuffer("".join(column[low:high]).encode("utf-32-le"), np.uint32)
+        parts.append(_block_runs(low, offsets_of(lengths[low:high]), characters))
+    return concatenated_terms(parts)
+
+
+@kernels.compiled(partial(_compiled_terms, "runs"), when=lambda *block: True)
+def _block_runs(low: int, offsets: Index, characters: npt.NDArray[np.uint32]) -> Terms:
+    """Return the runs of the texts from ``low`` on: text low + t has characters from offsets[t] to offsets[t + 1]."""
+    owners = np.repeat(np.arange(len(offsets) - 1, dtype=np.uint64) << _TEXT_SHIFT, np.diff(offsets))
+    # Two spaces side by side end one word and begin the next, in the same text or in another.
+    spaces = characters == ord(" ")
+    words = np.zeros(len(characters), np.int64)
+    np.cumsum(spaces[1:] & spaces[:-1], out=words[1:])
+    hashes = characters.astype(np.uint64)
+    run_owners = []
+    run_hashes = []
+    # One number per character, so that runs of all texts are hashed by shifted arrays.
+    for length in range(2, LONGEST + 1):
+        # The hash of a run of n characters continues that of its first n - 1.
+        hashes = scrambled(hashes[:-1]) + characters[length - 1 :]
+        if length >= SHORTEST:
+            is_inside = words[: len(hashes)] == words[length - 1 :]
+            run_owners.append(owners[: len(hashes)][is_inside])
+            run_hashes.append(hashes[is_inside])
+    return _counted([np.concatenate(run_owners) | scrambled(np.concatenate(run_hashes)) >> _KEY_SHIFT], low)
 
 
 def _spans(lengths: Index) -> Iterator[tuple[int, int]]:
@@ -301,7 +308,7 @@ def _spans(lengths: Index) -> Iterator[tuple[int, int]]:
 
 
 def _counted(cells: list[Keys], low: int) -> Terms:
-    """Terms below the numbers of their texts, the first of which is ``low``, each once with how often it is there."""
+    """Return terms below the numbers of their texts, the first of which is ``low``, each once with its count."""
     # Equal cells are neighbours after the sort: their number is the distance to the next distinct one.
     ordered = np.concatenate(cells)
     ordered.sort()
@@ -310,17 +317,12 @@ def _counted(cells: list[Keys], low: int) -> Terms:
     (bounds,) = is_bound.nonzero()
     starts = bounds[:-1]
     distinct = ordered.take(starts)
-    owners = (distinct >> _TEXT_SHIFT).astype(np.int64) + low
-    return Terms(owners, distinct & _KEY_MASK, bounds[1:] - starts)
-
-
-def _none() -> Terms:
-    return Terms(np.empty(0, np.int64), np.empty(0, np.uint64), np.empty(0, np.int64))
+    return Terms((distinct >> _TEXT_SHIFT).astype(np.int64) + low, distinct & _KEY_MASK, bounds[1:] - starts)
 
 
 def concatenated_terms(parts: Sequence[Terms]) -> Terms:
     """The terms of several columns of texts, one after the other."""
     if len(parts) == 1:
         return parts[0]
-    owners, keys, counts = (np.concatenate(columns) for columns in zip(*parts, strict=True))
-    return Terms(owners, keys, counts)
+    none = Terms(np.empty(0, np.int64), np.empty(0, np.uint64), np.empty(0, np.int64))
+    return Terms(*(np.concatenate(columns) for columns in zip(none, *parts, strict=True)))

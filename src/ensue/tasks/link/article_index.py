@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import polars as pl
@@ -14,7 +15,7 @@ from ensue.metrics import Floats
 from ensue.nn.validation import require_number
 from ensue.text.encoder import Vectors
 from ensue.text.latent import Latent
-from ensue.text.lexical import Kind, KnownWords, Lexical
+from ensue.text.lexical import Kind, KnownWords, Lexical, LexicalGroup
 from ensue.text.terms import Keys
 
 HEAD = "head "
@@ -25,6 +26,8 @@ KINDS: Mapping[str, Kind] = {
 }  # fmt: skip
 """Kinds of terms of whole articles and of heads. Posts outside the tests of PolitiFact and Clickbait22 are ranked no
 better by stems of heads."""
+COSINES = tuple(name for name, kind in KINDS.items() if kind in ("words", "characters"))
+"""Names of the terms whose scores are cosines; others are sums of BM25."""
 COUNTED = tuple(name for name, kind in KINDS.items() if kind != "bm25")
 """Names of the terms that are counted; BM25 has the terms of words."""
 
@@ -45,8 +48,7 @@ class ArticleIndex:
     terms: dict[str, Lexical]
     vectors: Vectors
     latent: Latent | None = None
-    lexical: dict[str, Lexical] = field(init=False)
-    _topics: Floats | None = field(init=False, default=None)
+    lexical: LexicalGroup = field(init=False)
     _known_words: KnownWords | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
@@ -65,13 +67,11 @@ class ArticleIndex:
         """Number of articles."""
         return len(self.articles)
 
-    @property
+    @cached_property
     def topics(self) -> Floats:
         """Vectors of latent semantic analysis, (articles, width)."""
         assert self.latent is not None
-        if self._topics is None:
-            self._topics = self.latent.vectors(self.lexical["stems"].own_terms(), len(self))
-        return self._topics
+        return self.latent.vectors(self.lexical["stems"].own_terms(), len(self))
 
     @classmethod
     def of(cls, articles: Articles) -> ArticleIndex:
@@ -124,7 +124,7 @@ class ArticleIndex:
 
     def _weigh(self) -> None:
         """Make the weighted terms: those of heads and BM25 have the columns of the whole articles."""
-        self.lexical, self._known_words = {}, None
+        self.lexical, self._known_words = LexicalGroup(), None
         for name, kind in KINDS.items():
             # BM25 weighs the counts of words.
             terms = self.terms[name.replace("bm25", "words")]

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from ensue.data.histories import Index
@@ -14,12 +13,11 @@ from ensue.data.posts.dataset import Posts
 from ensue.learning.state import require_tokens
 from ensue.metrics import Floats
 from ensue.nn.validation import require_ids, require_table
-from ensue.tasks.link.article_index import ArticleIndex
 from ensue.tasks.link.pieces import PIECES
 from ensue.tasks.link.settings import LinkSettings
 from ensue.tasks.link.state import LinkState, RememberedPosts
 from ensue.text.encoder import Vectors
-from ensue.text.lexical import COUNTED, Cells, Counted, counted_terms
+from ensue.text.lexical import COUNTED, Counted, counted_terms
 from ensue.text.terms import Terms
 from ensue.vocabulary import UNKNOWN
 
@@ -40,15 +38,6 @@ class EncodedPosts:
     num: int
     terms: Mapping[Counted, Terms]
     vectors: Vectors | None
-    _cells: dict[Counted, Cells] = field(default_factory=dict)
-
-    def lexical_scores(self, index: ArticleIndex, name: str) -> npt.NDArray[np.float32]:
-        """Return the scores of a name in ``ensue.tasks.link.article_index.KINDS``, (posts, articles)."""
-        lexical = index.lexical[name]
-        # Whole articles and heads share the columns of their terms, so cells are looked up once per kind.
-        if (kind := lexical.counted) not in self._cells:
-            self._cells[kind] = index.lexical[kind].cells(self.terms[kind])
-        return lexical.scores_of(self._cells[kind], self.num)
 
     def cosines(self, articles: Vectors) -> Floats:
         """Return cosines with vectors of articles, (posts, articles)."""

@@ -16,10 +16,11 @@ from ensue.learning.state import module_of
 from ensue.lines import plural
 from ensue.tasks.link.batches import Links
 from ensue.tasks.link.encode import encode_posts
+from ensue.tasks.link.ensembles.selection import UNTRAINED
 from ensue.tasks.link.link_metrics import by_row
 from ensue.tasks.link.models.network import LEARNED_DIM, Linker
 from ensue.tasks.link.pretrain import pretrain
-from ensue.tasks.link.scores import mean_cosine
+from ensue.tasks.link.scores import raw_scores
 from ensue.tasks.link.state import LinkState
 from ensue.text.vectors import fit_tokenizer, initial_vectors
 from ensue.training.checkpoint import NO_CHECKPOINT, Checkpoint
@@ -51,7 +52,7 @@ def learn(state: LinkState, posts: Posts) -> Iterator[Report]:
     columns = ((articles.bodies, texts), (articles.titles, no_titles), (articles.ids, texts))
     yield from fit_texts(state, Articles(*map(pl.concat, columns)), NO_CHECKPOINT)
     encoded = encode_posts(state, posts.select(rows[:SAMPLE]), "best")
-    lexical = mean_cosine(state, encoded)
+    lexical = raw_scores(state, encoded, [UNTRAINED])[UNTRAINED]
     cosines = encoded.cosines(state.article_index.vectors)
     state.learned_scale = float(lexical.std() / max(cosines.std(), 1e-9)) if lexical.size else 0.0
 

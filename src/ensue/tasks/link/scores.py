@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from functools import cache, partial
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from ensue.data.histories import Index
 from ensue.data.posts.dataset import Posts
 from ensue.errors import SettingError
 from ensue.metrics import Floats
+from ensue.tasks.link.article_index import COSINES
 from ensue.tasks.link.encode import LEXICAL, EncodedPosts, encode_posts, encode_remembered
 from ensue.tasks.link.ensembles.neighbours import PostNeighbours
 from ensue.tasks.link.ensembles.selection import UNTRAINED
-from ensue.tasks.link.ensembles.weighted_sum import log_shares, standardised, transductive_prior, weighted_sum
+from ensue.tasks.link.ensembles.weighted_sum import log_shares, standardised, transductive_prior
 from ensue.tasks.link.link_metrics import by_row
 from ensue.tasks.link.state import LinkState, RememberedPosts
 from ensue.text.encoder import Encoder
 from ensue.text.terms import Terms, concatenated_terms
 
 SUM, TOPICS, LEARNED = "sum", "topics", "learned"
-"""The names of scores beside ``UNTRAINED``, :func:`mean_cosine`: the sum of it and of ``ADDED``, standardised; the
+"""The names of scores beside ``UNTRAINED``, see :func:`raw_scores`: the sum of it and of ``ADDED``, standardised; the
 cosine of latent semantic analysis; that of a network or an encoder."""
 ADDED = {"characters": 1.0, "bm25": 1.0, "stems": 1.0, "pairs": 0.5, "topics": 1.5}
 """Weights of the sum that ranks the posts outside the tests best, among those tried: those of PolitiFact at an MRR of
@@ -31,14 +32,15 @@ ADDED = {"characters": 1.0, "bm25": 1.0, "stems": 1.0, "pairs": 0.5, "topics": 1
 (.842, .834, .820, .787)."""
 SAMPLE = 20_000
 """Number of posts from which the prior of each article is estimated, at most."""
-_CELLS, _POSTS = 1 << 22, 1 << 12
-"""Scores, and posts, of a block at most."""
+_CELLS, _POSTS = 1 << 19, 1 << 12
+"""Maximum number of scores of one name, and of posts, of a block."""
 
 
+@dataclass(frozen=True, eq=False)
 class LinkScores:
     """The scores of a corpus of posts, made a block at a time, as often as they are asked for.
 
-    Args:
+    Attributes:
         state: trained.
         num: posts of the corpus; under ``best`` they are ranked together.
         encode: gives some of them as numbers.
@@ -46,25 +48,15 @@ class LinkScores:
         alone: whether each post is ranked without the others of the corpus.
     """
 
-    def __init__(
-        self,
-        state: LinkState,
-        num: int,
-        encode: Callable[[slice | Index], EncodedPosts],
-        name: str,
-        *,
-        alone: bool = False,
-    ) -> None:
-        self.state = state
-        self.num = num
-        self.encode = encode
-        self.name = name
-        self.alone = alone or not state.shared.cross_post_prior
-        self._corpus: tuple[Floats, PostNeighbours | None] | None = None
+    state: LinkState
+    num: int
+    encode: Callable[[slice | Index], EncodedPosts]
+    name: str
+    alone: bool = False
 
     def blocks(self) -> Iterator[tuple[int, Floats]]:
         """The number of the first post of a block, and the (posts, articles) scores of the block."""
-        step = self._step
+        step = posts_per_block(self.state)
         for low in range(0, self.num, step):
             block = self._of(self.encode(slice(low, min(low + step, self.num))), low)
             if not (block < np.inf).all():  # nothing is below NaN
@@ -77,8 +69,6 @@ class LinkScores:
     def whole(self) -> Floats:
         """(posts, articles)."""
         blocks = [block for _, block in self.blocks()]
-        if len(blocks) == 1:
-            return blocks[0]
         return np.concatenate(blocks) if blocks else np.zeros((0, len(self.state.article_index)))
 
     def best(self, columns: Sequence[int]) -> tuple[Floats, Index]:
@@ -96,34 +86,30 @@ class LinkScores:
             scores[rows] = story.max(1)
         return scores, indices
 
-    @property
-    def _step(self) -> int:
-        return min(_POSTS, max(1, _CELLS // max(len(self.state.article_index), 1)))
-
     def _of(self, posts: EncodedPosts, low: int) -> Floats:
         state = self.state
-        if self.name in LEXICAL:
-            return posts.lexical_scores(state.article_index, LEXICAL[self.name]).astype(np.float64)
-        if self.name != "best":
-            return posts.cosines(state.article_index.vectors)
-        if not state.weights:
-            return mean_cosine(state, posts)
-        # The prior of the corpus is estimated once, before the first block.
-        prior, neighbours = self._corpus = self._corpus or self._of_corpus()
+        if self.name != "best" or not state.weights:
+            name = UNTRAINED if self.name == "best" else LEXICAL.get(self.name, LEARNED)
+            return raw_scores(state, posts, [name])[name]
+        prior, neighbours = self._corpus
         logs = log_shares(weighted_sums(state, posts), prior, state.null_logit)
         if neighbours is None:
             return logs
         return neighbours.mixed(logs, posts.terms["words"], self._rows(low, posts.num), state.neighbour_weight)
 
-    def _of_corpus(self) -> tuple[Floats, PostNeighbours | None]:
+    @cached_property
+    def _corpus(self) -> tuple[Floats, PostNeighbours | None]:
         """Return the prior of each article, and the neighbours by which posts of a sample vote for articles."""
         state = self.state
-        strength, weight = (0.0, 0.0) if self.alone else (state.prior_strength, state.neighbour_weight)
-        sample = self._sample if strength or weight else self._sample[:0]
+        strength, weight = state.prior_strength, state.neighbour_weight
+        if self.alone or not state.shared.cross_post_prior or not (strength or weight):
+            return np.zeros(len(state.article_index) + 1), None
+        sample = self._sample
         sums = np.zeros((len(sample), len(state.article_index)))
         terms = []
-        for low in range(0, len(sample), self._step):
-            posts = self.encode(sample[low : low + self._step])
+        step = posts_per_block(state)
+        for low in range(0, len(sample), step):
+            posts = self.encode(sample[low : low + step])
             sums[low : low + posts.num] = weighted_sums(state, posts)
             if weight:
                 owners, keys, counts = posts.terms["words"]
@@ -148,15 +134,16 @@ class LinkScores:
         return np.where(sample[indices] == posts, indices, -1)
 
 
+def posts_per_block(state: LinkState) -> int:
+    """Return the number of posts that are scored at once."""
+    return min(_POSTS, max(1, _CELLS // max(len(state.article_index), 1)))
+
+
 def scores_of(state: LinkState, posts: Posts, name: str | None = None, *, alone: bool = False) -> LinkScores:
     """See :meth:`ensue.tasks.link.predictor.LinkPredictor.scores`."""
     state.article_index  # noqa: B018 trained?
     model = name or state.model_name
-
-    def encode(chosen: slice | Index) -> EncodedPosts:
-        return encode_posts(state, posts.select(chosen), model)
-
-    return LinkScores(state, len(posts), encode, model, alone=alone)
+    return LinkScores(state, len(posts), lambda chosen: encode_posts(state, posts.select(chosen), model), model, alone)
 
 
 def reciprocal_ranks(state: LinkState, posts: RememberedPosts, ids: pl.Series, name: str = "") -> Floats:
@@ -185,28 +172,41 @@ def reciprocal_ranks(state: LinkState, posts: RememberedPosts, ids: pl.Series, n
     return np.concatenate(ranks)
 
 
-def features(state: LinkState, posts: EncodedPosts, names: Sequence[str]) -> Iterator[tuple[str, Floats]]:
-    """Yield the standardised scores of some names that ``best`` weighs."""
+def features(state: LinkState, posts: EncodedPosts, names: Sequence[str]) -> Floats:
+    """(names, posts, articles) the standardised scores of some names that ``best`` weighs."""
+    available = names_of(state)
+    added = {name: weight for name, weight in ADDED.items() if name in available} if SUM in names else {}
+    scores = raw_scores(state, posts, {*names, *added, *([UNTRAINED] if added else [])})
+    standard = dict(zip(scores, standardised([*scores.values()]), strict=True))
+    if added:
+        total = standard[UNTRAINED] + sum(weight * standard[name] for name, weight in added.items())
+        standard[SUM] = standardised(total)
+    return np.stack([standard[name] for name in names])
+
+
+def raw_scores(state: LinkState, posts: EncodedPosts, names: Collection[str]) -> dict[str, Floats]:
+    """Return (posts, articles) scores by name, of all but ``SUM``; cosines that ``UNTRAINED`` is made of may be there.
+
+    ``UNTRAINED`` is the mean of the cosines. Of an encoder that was named, its cosine is half of it; of a network that
+    learned from the texts alone, its cosine is added as wide as the others' mean.
+    """
     index = state.article_index
-    lexical = cache(partial(posts.lexical_scores, index))
-
-    @cache
-    def standard(name: str) -> Floats:
-        return standardised(raw(name))
-
-    def raw(name: str) -> npt.NDArray[np.floating]:
-        if name == LEARNED:
-            return posts.cosines(index.vectors)
-        if name == SUM:
-            available = names_of(state)
-            weights = {score_name: weight for score_name, weight in ADDED.items() if score_name in available}
-            return sum((weight * standard(score_name) for score_name, weight in weights.items()), standard(UNTRAINED))
-        if name == TOPICS:
-            assert index.latent is not None
-            return index.latent.vectors(posts.terms["stems"], posts.num) @ index.topics.T
-        return mean_cosine(state, posts, lexical) if name == UNTRAINED else lexical(name)
-
-    return ((name, standard(name)) for name in names)
+    wanted = {*names, *(COSINES if UNTRAINED in names else ())}
+    rows = [name for name in index.lexical if name in wanted]
+    scores = dict(zip(rows, index.lexical.scores(rows, posts.terms, posts.num), strict=True)) if rows else {}
+    if TOPICS in names:
+        assert index.latent is not None
+        scores[TOPICS] = index.latent.vectors(posts.terms["stems"], posts.num) @ index.topics.T
+    if LEARNED in names:
+        scores[LEARNED] = posts.cosines(index.vectors)
+    if UNTRAINED in names:
+        mean = np.add.reduce([scores[name] for name in COSINES]) / len(COSINES)
+        if state.learned_scale:
+            mean += state.learned_scale * posts.cosines(index.vectors)
+        elif isinstance(state.model, Encoder):  # a network has to be trained first
+            mean = (mean + posts.cosines(index.vectors)) / 2
+        scores[UNTRAINED] = mean
+    return scores
 
 
 def names_of(state: LinkState) -> list[str]:
@@ -220,31 +220,5 @@ def weighted_sums(state: LinkState, posts: EncodedPosts) -> Floats:
     """(posts, articles) the weighted sums of ``best``, every post alone."""
     # A score of weight 0 is not computed.
     names = [name for name, weight in state.weights.items() if weight] or list(state.weights)
-    return weighted_sum(features(state, posts, names), state.weights)
-
-
-def mean_cosine(
-    state: LinkState, posts: EncodedPosts, lexical: Callable[[str], npt.NDArray[np.float32]] | None = None
-) -> Floats:
-    """Return the mean cosine of words and character n-grams, whole and head, (posts, articles): ``best`` untrained.
-
-    An encoder's cosine, where one was named, is half of it; that of a network which learned of the texts alone is added
-    as wide as the others' mean.
-
-    Args:
-        state: a predictor with articles.
-        posts: the posts.
-        lexical: caches lexical scores of the posts by name. [default: they are computed]
-    """
-    score = lexical or partial(posts.lexical_scores, state.article_index)
-    names = [name for name, terms in state.article_index.lexical.items() if terms.by_cosine]
-    # Added up in place: four arrays of scores would not fit the cache.
-    mean = score(names[0]).astype(np.float64)
-    for name in names[1:]:
-        mean += score(name)
-    mean /= len(names)
-    if state.learned_scale:
-        return mean + state.learned_scale * posts.cosines(state.article_index.vectors)
-    if not isinstance(state.model, Encoder):  # a network has to be trained first
-        return mean
-    return (mean + posts.cosines(state.article_index.vectors)) / 2
+    # A product of BLAS would round the sums of a single post otherwise than those of many.
+    return np.einsum("n,npa->pa", [state.weights[name] for name in names], features(state, posts, names))

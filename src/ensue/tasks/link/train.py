@@ -44,9 +44,9 @@ from ensue.tasks.link.encode import encode_posts, terms_of
 from ensue.tasks.link.ensembles.selection import Labelled, Selection, clusters, is_alike, select_weights
 from ensue.tasks.link.folds import folds_of
 from ensue.tasks.link.link_metrics import at_cut, by_row, calibrate, cross_fitted
-from ensue.tasks.link.scores import features, names_of, scores_of
+from ensue.tasks.link.scores import features, names_of, posts_per_block, scores_of
 from ensue.tasks.link.state import RememberedPosts, Validation
-from ensue.text.lexical import chosen_terms
+from ensue.text.lexical import chosen_terms, counted_terms
 
 EVEN = 0.5
 """The probability of the cut that the metadata report."""
@@ -114,12 +114,13 @@ def choose_weights(state: LinkState, labelled: Corpus, every: Corpus | None = No
 
 def _chosen(state: LinkState, labelled: Corpus, names: list[str]) -> tuple[Corpus, Selection]:
     """The posts that taught, and what they chose of some scores."""
-    posts = encode_posts(state, labelled.posts, state.model_name)
     scores = np.empty((len(labelled), len(state.article_index), len(names)), np.float32)
-    # One score after the other, so that only one is in 64 bits at a time.
-    for column, (_, values) in enumerate(features(state, posts, names)):
-        scores[:, :, column] = values
-    words = posts.terms["words"]
+    step = posts_per_block(state)
+    for low in range(0, len(labelled), step):
+        block = slice(low, low + step)
+        posts = encode_posts(state, labelled.posts.select(block), state.model_name)
+        scores[block] = np.moveaxis(features(state, posts, names), 0, -1)
+    words = counted_terms(labelled.posts.texts, "words")
     lexical = state.article_index.lexical["words"]
     data = Labelled(names, scores, labelled.related, folds(state, labelled), words, lexical)
     is_validation = (labelled.posts.parts == "valid").to_numpy() if labelled.posts.parts is not None else None

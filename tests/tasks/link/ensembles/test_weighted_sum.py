@@ -11,18 +11,12 @@ from ensue.tasks.link.ensembles.weighted_sum import (
     log_shares,
     standardised,
     transductive_prior,
-    weighted_sum,
 )
 
 
 def test_standardised_by_hand() -> None:
     # (1, 3): mean 2, deviation 1. Equal scores are 0, not 0 / 0.
     np.testing.assert_allclose(standardised([[1, 3], [5, 5]]), [[-1, 1], [0, 0]])
-
-
-def test_weighted_sum_by_hand() -> None:
-    scores = {"one": np.array([[1.0, 2.0]]), "other": np.array([[3.0, -1.0]])}
-    assert weighted_sum(scores.items(), {"one": 2.0, "other": 0.5}).tolist() == [[3.5, 3.5]]
 
 
 def test_shares_of_articles_and_of_none_are_one() -> None:

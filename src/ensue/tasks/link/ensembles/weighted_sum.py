@@ -19,9 +19,6 @@ and below it, where posts are about one article each, what others are about is l
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from functools import reduce
-
 import numpy as np
 import numpy.typing as npt
 
@@ -36,18 +33,13 @@ _AT_ONCE = 1 << 12  # posts whose shares are held at once
 
 
 def standardised(scores: npt.ArrayLike) -> Floats:
-    """(posts, articles) scores as distances from the post's mean, in its standard deviations; 0 where all are equal."""
-    # Standardise each row, so that posts of any length are comparable.
+    """(…, articles) scores as distances from their mean, in their standard deviations; 0 where all are equal."""
     wide = np.asarray(scores, np.float64)
-    spread = wide.std(1, keepdims=True)
-    return (wide - wide.mean(1, keepdims=True)) / np.where(spread > _TINY, spread, 1.0)
-
-
-def weighted_sum(scores: Iterable[tuple[str, Floats]], weights: Mapping[str, float]) -> Floats:
-    """(posts, articles) the weighted sum of scores by name, each made only when it is added."""
-    weighted = (weights[name] * values for name, values in scores)
-    # Added in place, so that one score at a time is in memory.
-    return reduce(lambda total, values: np.add(total, values, out=total), weighted)
+    # Standardise each row, so that posts of any length are comparable.
+    distances = wide - wide.mean(-1, keepdims=True)
+    spread = np.sqrt(np.einsum("...i,...i->...", distances, distances) / wide.shape[-1])[..., None]
+    distances /= np.where(spread > _TINY, spread, 1.0)
+    return distances
 
 
 def transductive_prior(sums: Floats, strength: float, null_logit: float) -> Floats:

@@ -10,6 +10,7 @@ Weights of terms: TF-IDF smoothed as in scikit-learn, BM25 (Robertson & Zaragoza
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from functools import lru_cache, partial
 from hashlib import blake2b
@@ -133,6 +134,13 @@ def word_terms(texts: pl.Series, stop: Collection[str] = STOP_WORDS, *, cut: int
     Returns:
         (cells,) whose, not decreasing; which term; how often.
     """
+    if (plain := _plain(texts)) is not None:  # arrays of few words take longer
+        cells = []
+        for owner, text in enumerate(plain):
+            keys = Counter(_key(word[:cut]) for word in _PLAIN_WORDS.findall(text) if word not in stop)
+            cells += sorted((owner, key, count) for key, count in keys.items())
+        owners, keys_of_cells, counts = np.array(cells, np.int64).reshape(-1, 3).T.copy()
+        return Terms(owners, keys_of_cells.astype(np.uint64), counts)
     parts = []
     for low, offsets, words, is_stop in _in_order(texts, stop, cut):
         owners = np.repeat(np.arange(len(offsets) - 1, dtype=np.uint64) << _TEXT_SHIFT, np.diff(offsets))

@@ -139,12 +139,12 @@ def word_terms(texts: pl.Series, stop: Collection[str] = STOP_WORDS, *, cut: int
         for owner, text in enumerate(plain):
             keys = Counter(_key(word[:cut]) for word in _PLAIN_WORDS.findall(text) if word not in stop)
             cells += sorted((owner, key, count) for key, count in keys.items())
-        owners, keys_of_cells, counts = np.array(cells, np.int64).reshape(-1, 3).T.copy()
-        return Terms(owners, keys_of_cells.astype(np.uint64), counts)
+        owners, all_keys, counts = np.array(cells, np.int64).reshape(-1, 3).T.copy()
+        return Terms(owners, all_keys.astype(np.uint64), counts)
     parts = []
     for low, offsets, words, is_stop in _in_order(texts, stop, cut):
-        owners = np.repeat(np.arange(len(offsets) - 1, dtype=np.uint64) << _TEXT_SHIFT, np.diff(offsets))
-        parts.append(_counted([(owners | words)[~is_stop]], low))
+        text_bits = np.repeat(np.arange(len(offsets) - 1, dtype=np.uint64) << _TEXT_SHIFT, np.diff(offsets))
+        parts.append(_counted([(text_bits | words)[~is_stop]], low))
     return concatenated_terms(parts)
 
 
@@ -199,9 +199,7 @@ def _block_pairs(low: int, offsets: Index, words: Keys, is_stop: Mask) -> Terms:
     return _counted(cells, low)
 
 
-def _in_order(
-    texts: pl.Series, stop: Collection[str], cut: int | None
-) -> Iterator[tuple[int, Index, Keys, Mask]]:
+def _in_order(texts: pl.Series, stop: Collection[str], cut: int | None) -> Iterator[tuple[int, Index, Keys, Mask]]:
     """Yield the words of texts in their order, a few texts at a time.
 
     Yields:

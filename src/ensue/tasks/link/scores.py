@@ -104,10 +104,9 @@ class LinkScores:
         strength, weight = state.prior_strength, state.neighbour_weight
         if self.alone or not state.shared.cross_post_prior or not (strength or weight):
             return np.zeros(len(state.article_index) + 1), None
-        sample = self._sample
+        sample, step = self._sample, posts_per_block(state)
         sums = np.zeros((len(sample), len(state.article_index)))
         terms = []
-        step = posts_per_block(state)
         for low in range(0, len(sample), step):
             posts = self.encode(sample[low : low + step])
             sums[low : low + posts.num] = weighted_sums(state, posts)
@@ -174,8 +173,7 @@ def reciprocal_ranks(state: LinkState, posts: RememberedPosts, ids: pl.Series, n
 
 def features(state: LinkState, posts: EncodedPosts, names: Sequence[str]) -> Floats:
     """(names, posts, articles) the standardised scores of some names that ``best`` weighs."""
-    available = names_of(state)
-    added = {name: weight for name, weight in ADDED.items() if name in available} if SUM in names else {}
+    added = {name: weight for name, weight in ADDED.items() if SUM in names and name in names_of(state)}
     scores = raw_scores(state, posts, {*names, *added, *([UNTRAINED] if added else [])})
     standard = dict(zip(scores, standardised([*scores.values()]), strict=True))
     if added:
@@ -191,8 +189,7 @@ def raw_scores(state: LinkState, posts: EncodedPosts, names: Collection[str]) ->
     learned from the texts alone, its cosine is added as wide as the others' mean.
     """
     index = state.article_index
-    wanted = {*names, *(COSINES if UNTRAINED in names else ())}
-    rows = [name for name in index.lexical if name in wanted]
+    rows = [name for name in index.lexical if name in names or (UNTRAINED in names and name in COSINES)]
     scores = dict(zip(rows, index.lexical.scores(rows, posts.terms, posts.num), strict=True)) if rows else {}
     if TOPICS in names:
         assert index.latent is not None

@@ -175,7 +175,8 @@ int64_t diversify(const DiversifyCall& call) {
         return a.value < b.value || (a.value == b.value && a.place > b.place);
     };
     for (int64_t place = 0; place < call.count; place++) {
-        heap[place] = {call.relevance[place], place};
+        // NaN is neither below nor above another value, and would be compared for ever.
+        heap[place] = {std::isnan(call.relevance[place]) ? -HUGE_VAL : call.relevance[place], place};
         if (call.totals ? row(place).size < 0 : !fits(row(place), call.width)) return OUT_OF_RANGE;
     }
     // Columns of cells that are looked up are not followed.

@@ -401,6 +401,13 @@ def test_offsets_that_fall_are_refused() -> None:
             entry.run(name)
 
 
+def test_a_selection_ends_where_relevance_is_no_number() -> None:
+    for place in range(3):
+        entry = diversify_entry()
+        entry.arrays["relevance"][place:] = np.nan
+        assert entry.run("diversify") > 0
+
+
 def spoil(array: Array, random: np.random.Generator) -> None:
     """Write a hostile number somewhere."""
     flat = array.reshape(-1).view(np.int64 if array.dtype.names else array.dtype)

@@ -280,8 +280,7 @@ class Lexical:
         weights = cells.log_counts * self._indexed().idf.take(cells.columns)
         # Unit length per text, so that products with unit documents are cosines.
         lengths = np.sqrt(np.bincount(cells.texts, weights**2, num_texts))
-        weights /= np.maximum(lengths, _TINY).take(cells.texts)
-        return weights
+        return weights / np.maximum(lengths, _TINY).take(cells.texts)
 
     def _indexed(self) -> _Indexed:
         if self._index is None:

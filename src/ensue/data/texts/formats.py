@@ -101,7 +101,7 @@ _COLUMNS = Roles(
     known=name_table("""
         text: text fulltext review reviewtext reviewbody sentence content body document comment commenttext commentbody
             tweet tweettext tweetcontent posttext messagetext question message utterance selftext premise sentencea
-            1string sentence1 text1 question1 abstract description
+            1string sentence1 text1 question1 description
         second:
         label: goldlabel label stance entailmentjudgment entailmentlabel sentiment category class classindex stars
             rating polarity intent emotion target isduplicate quality

@@ -169,7 +169,7 @@ with pytest.MonkeyPatch.context() as patch:
     )  # fmt: skip
     shown = json.loads(process.stdout)
     assert {row["name"]: row["model"] for row in shown["rows"]}.items() >= BASELINES.items()
-    assert shown["recovery"] is None
+    assert shown["recovery"] == {}
     assert process.stderr.startswith(f"PyTorch is not installed, so the panels show baselines; {INSTALL}\n")
     assert json.loads((folder / "demo" / "story.json").read_text())["notes"] == []
 

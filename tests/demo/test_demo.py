@@ -38,11 +38,17 @@ def test_every_question_has_a_row_with_a_baseline_and_a_ceiling() -> None:
 
 
 def test_the_truth_test_counts_edges_and_sources() -> None:
-    found = small_demo().recovery
-    assert found is not None
-    assert 0 <= found.parent <= found.edge <= 1  # the true source is always a true edge
-    assert found.parent_chance <= found.edge_chance
-    assert found.events > 0
+    found = small_demo()
+    edges, sources = found.recovery["true edges"], found.recovery["true sources"]
+    assert 0 < edges.strongest <= edges.steps
+    assert 0 < sources.strongest <= sources.steps
+    # The true source is always a true edge, and an event may have others.
+    assert sources.strongest / sources.steps <= edges.strongest / edges.steps
+    assert sources.chance / sources.steps <= edges.chance / edges.steps
+    assert [line.partition(":")[0] for line in found.lines()] == [
+        "attention of HiDAN, true edges",
+        "attention of HiDAN, true sources",
+    ]
 
 
 def test_the_story_asks_without_the_answer(tmp_path: Path) -> None:

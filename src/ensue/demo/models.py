@@ -24,6 +24,7 @@ from ensue.evaluation.comparison import evaluate
 from ensue.lazy import INSTALL, has_torch, torch
 from ensue.predictor import make
 from ensue.tasks.next.predictor import NextPredictor
+from ensue.tasks.next.true_edges import Compared, compare
 from ensue.training.report import Report
 
 Log = Callable[[str], None]
@@ -101,19 +102,6 @@ class PanelRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Recovery:
-    """Share of events whose largest weight is a true edge or source, and the same for two rules without a model."""
-
-    events: int
-    edge: float
-    edge_chance: float
-    edge_latest: float
-    parent: float
-    parent_chance: float
-    parent_latest: float
-
-
-@dataclass(frozen=True, slots=True)
 class Demo:
     """Data, fitted models and metrics of the demonstration."""
 
@@ -121,27 +109,18 @@ class Demo:
     rows: tuple[PanelRow, ...]
     predictors: Mapping[str, Any]
     explanation: Explanation
-    recovery: Recovery | None
-    """``None`` without torch: a baseline attends to nothing."""
+    recovery: Mapping[str, Compared]
+    """HiDAN's attention compared with the true edges and the true sources; empty without torch."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return one JSON object."""
         rows = [asdict(row) for row in self.rows]
-        recovery = None if self.recovery is None else asdict(self.recovery)
+        recovery = {truth: asdict(compared) for truth, compared in self.recovery.items()}
         return {"rows": rows, "explanation": asdict(self.explanation), "recovery": recovery}
 
     def lines(self) -> list[str]:
         """Return how often attention finds true edges and sources, as sentences."""
-        rates = self.recovery
-        if rates is None:
-            return []
-        return [
-            f"largest attention weight of HiDAN for {rates.events:,} shares, compared with the true network:",
-            f"  a true edge in {rates.edge:.0%} (random earlier user {rates.edge_chance:.0%}, latest user "
-            f"{rates.edge_latest:.0%})",
-            f"  the true source in {rates.parent:.0%} (random earlier user {rates.parent_chance:.0%}, latest user "
-            f"{rates.parent_latest:.0%})",
-        ]
+        return [f"attention of HiDAN, {compared.sentence(truth)}" for truth, compared in self.recovery.items()]
 
     def save(self, folder: Path) -> dict[str, Path]:
         """Write one folder per model and return their paths."""
@@ -186,7 +165,7 @@ def _run(seed: int, log: Log, progress: Progress, panels: tuple[Panel, ...]) -> 
     sharing = predictors["sharing"]
     assert isinstance(sharing, NextPredictor)
     (explanation,) = sharing.explain([test.record(row)])
-    recovered = recovery(sharing, test, story.cascades) if explanation.dependency else None
+    recovered = recovery(sharing, test, story.cascades) if explanation.dependency else {}
     return Demo(story, tuple(rows), predictors, explanation, recovered)
 
 
@@ -290,20 +269,16 @@ NUM_QUESTIONS: Mapping[str, Callable[[Any], int]] = {
 """Number of scored questions in the test data of each panel."""
 
 
-def recovery(predictor: NextPredictor, test: Histories, cascades: CascadeWorld) -> Recovery:
-    """Compare the largest dependency weight of every event with the true edges and the true source.
-
-    Random and latest users are scored on the same events: those that have at least two earlier users.
-    """
-    hits = []
+def recovery(predictor: NextPredictor, test: Histories, cascades: CascadeWorld) -> dict[str, Compared]:
+    """Compare the dependency weights of every event with the true edges and with the true source."""
+    edges = sources = Compared()
     for index, explanation in enumerate(predictor.explain(list(test.records()))):
         values = explanation.values
-        begin = int(test.offsets[index + 1]) - len(explanation.values)
-        # From the third event on: with one earlier user every rule is right.
-        for event in range(2, len(values)):
-            strongest = int(np.argmax(explanation.dependency[event][:event]))
-            edge = np.array([(values[earlier], values[event]) in cascades.edges for earlier in range(event)])
-            # Parents are positions in all test events; minus begin they count within the explained ones.
-            parent = np.arange(event) == cascades.true_parents[begin + event] - begin
-            hits.append((edge[strongest], edge.mean(), edge[-1], parent[strongest], parent.mean(), parent[-1]))
-    return Recovery(len(hits), *np.mean(hits, axis=0).tolist())
+        begin = int(test.offsets[index + 1]) - len(values)
+        # Parents are positions in all test events; minus begin they count within the explained ones.
+        parents = (cascades.true_parents[begin : begin + len(values)] - begin).tolist()
+        edges += compare(explanation, cascades.edges)
+        sources += compare(
+            explanation, {(values[parent], value) for parent, value in zip(parents, values, strict=True) if parent >= 0}
+        )
+    return {"true edges": edges, "true sources": sources}

@@ -477,18 +477,7 @@ def test_splits(tmp_path: Path) -> None:
     assert (len(train), rule) == (8, "the last 2 of 10 by start time")
     _, held, rule = hold_out_queries(queries, 0.2, absolute=False)
     assert (sessions(held), rule) == ([("q8 0", "q8 1"), ("q9 0", "q9 1")], "the last 2 of 10 in file order")
-    chosen = [sessions(hold_out_queries(queries, 0.3, by="session", seed=seed)[1]) for seed in (1, 1, 2)]
-    assert chosen[0] == chosen[1] != chosen[2]
-    train, held, rule = hold_out_queries(queries, 0.3, by="session", seed=1)
-    assert sorted(sessions(train) + sessions(held)) == sorted(sessions(queries))
-    assert rule == "3 of 10 sessions at random (seed 1)"
     assert not len(held.histories.names)
-    with pytest.raises(SettingError, match="by: 'user' is not known; choose time, session or given"):
-        hold_out_queries(queries, by="user")  # type: ignore[arg-type]
-    lists = "split\tqueries\ntrain\ta\tb\ntest\tc\td\ntrain\te\tf\n"
-    train, held, rule = hold_out_queries(read_queries(write(tmp_path, lists))[0], by="given")
-    assert (sessions(train), sessions(held)) == ([("a", "b"), ("e", "f")], [("c", "d")])
-    assert rule == "as marked in the file: 2 sessions in train, 1 in test"
 
 
 @pytest.mark.skipif(not DATA.is_dir(), reason=f"no real queries at {DATA}; set ENSUE_DATA")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal, Unpack
+from typing import Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -27,8 +27,8 @@ from ensue.data.schema import Clocked, ReadReport
 from ensue.data.sequences.sessions import cut
 from ensue.data.sequences.sources import files_of
 from ensue.data.table import ReadOptions, Table, read_together
-from ensue.errors import DataError, SettingError
-from ensue.lines import listed, plural, quoted
+from ensue.errors import DataError
+from ensue.lines import listed, quoted
 from ensue.records import History
 from ensue.vocabulary import FIRST, Vocabulary
 
@@ -212,50 +212,25 @@ def _read_logs(contents: Sequence[Content], options: ReadOptions) -> Table:
     return read_together(contents, read, "log")
 
 
-def hold_out_queries(
-    queries: Queries,
-    share: float = 0.1,
-    *,
-    by: Literal["time", "session", "given"] = "time",
-    absolute: bool = True,
-    seed: int = 0,
-) -> tuple[Queries, Queries, str]:
-    """Split off sessions to watch or to score.
+def hold_out_queries(queries: Queries, share: float = 0.1, *, absolute: bool = True) -> tuple[Queries, Queries, str]:
+    """Split off the sessions that begin last.
 
     Args:
         queries: at least two sessions.
-        share: part to hold out, between 0 and 1; of no meaning to ``given``.
-        by: ``time``, the sessions that begin last; ``session``, at random; ``given``, the file's ``valid`` (its
-            ``test`` where it has no ``valid``) from its ``train``.
-        absolute: ``QueriesReport.absolute``; without a clock, ``time`` goes by the order of the file.
-        seed: the same seed gives the same random split.
+        share: fraction to hold out, between 0 and 1.
+        absolute: ``QueriesReport.absolute``; without a clock, sessions are taken in the order of the file.
 
     Returns:
         The sessions to train on, those held out, and the rule for the protocol card.
 
     Raises:
-        DataError: fewer than two sessions, or no such parts.
-        SettingError: a share outside (0, 1), or an unknown way.
+        DataError: fewer than two sessions.
+        SettingError: a share outside (0, 1).
     """
-    if by not in ("time", "session", "given"):
-        raise SettingError(f"by: {by!r} is not known; choose time, session or given")
-    if by == "given":
-        other = "valid" if "valid" in queries.parts else "test"
-        train = queries.part("train")
-        test = queries.part(other)
-        rule = f"as marked in the file: {plural(len(train), 'session')} in train, {len(test):,} in {other}"
-        return train, test, rule
-    order = np.arange(len(queries))
-    if by == "session":
-        order = np.random.default_rng(seed).permutation(len(queries))
     # The name of a session is its number, by which the sessions come back after the split.
-    numbered = replace(queries.histories.select(order), names=pl.Series(order))
-    train_part, held_part, rule = hold_out(numbered, share, by_time=by == "time" and absolute)
-    rows = (np.sort(part.names.to_numpy()) for part in (train_part, held_part))
-    train, test = (queries.select(row) for row in rows)
-    if by == "session":
-        rule = f"{len(test):,} of {len(queries):,} sessions at random (seed {seed})"
-    return train, test, rule
+    numbered = replace(queries.histories, names=pl.Series(np.arange(len(queries))))
+    train, held_out, rule = hold_out(numbered, share, by_time=absolute)
+    return queries.select(train.names.to_numpy()), queries.select(held_out.names.to_numpy()), rule
 
 
 def prefixes(sessions: Histories, latest: int = 64) -> tuple[Histories, Ids]:

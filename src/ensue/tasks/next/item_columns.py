@@ -21,8 +21,9 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from difflib import get_close_matches
+from functools import cache
 from typing import NamedTuple, NoReturn
 
 import numpy as np
@@ -74,42 +75,33 @@ class ItemColumns:
         ids = vocabulary.ids(items.ids.to_list())
         self._rows = np.flatnonzero(ids >= FIRST)
         self._ids = ids[self._rows].astype(np.int64)
-        self._prepared: dict[Hashable, object] = {}
+        self.numbers = cache(self._numbers)
+        self.ids_by_value = cache(self._ids_by_value)
+        self.values_by_id = cache(self._values_by_id)
 
     def describe(self) -> str:
         """Return the columns and their types, for messages."""
         return ", ".join(f"{one_line(name, 60)} ({kind})" for name, kind in [*self.items.kinds.items()][:MAX_LISTED])
 
-    def numbers(self, name: str) -> Floats:
+    def _numbers(self, name: str) -> Floats:
         """Return (ids,) the numbers, or seconds, of a column; NaN where it is empty."""
-        if (prepared := self._prepared.get(("numbers", name))) is None:
-            prepared = np.full(self.num_ids, np.nan)
-            cells = self.items.columns[name].cast(pl.Float64).fill_null(np.nan).to_numpy()
-            prepared[self._ids] = cells[self._rows]
-            self._prepared["numbers", name] = prepared
-        assert isinstance(prepared, np.ndarray)
-        return prepared
+        numbers = np.full(self.num_ids, np.nan)
+        cells = self.items.columns[name].cast(pl.Float64).fill_null(np.nan).to_numpy()
+        numbers[self._ids] = cells[self._rows]
+        return numbers
 
-    def ids_by_value(self, name: str) -> dict[str, Index]:
+    def _ids_by_value(self, name: str) -> dict[str, Index]:
         """Return the ids of each value of a column of texts, by the value in lower case; frequent values first."""
-        if (prepared := self._prepared.get(("ids", name))) is None:
-            # One row per item and value, grouped by value.
-            rows = pl.DataFrame({"id": self._ids, "value": self.values(name).gather(self._rows)}).explode("value")
-            groups = rows.drop_nulls().group_by("value", maintain_order=True).agg("id", pl.len().alias("number"))
-            groups = groups.sort("number", descending=True, maintain_order=True)
-            prepared = {value: ids.to_numpy() for value, ids in zip(groups["value"], groups["id"], strict=True)}
-            self._prepared["ids", name] = prepared
-        assert isinstance(prepared, dict)
-        return prepared
+        # One row per item and value, grouped by value.
+        rows = pl.DataFrame({"id": self._ids, "value": self.values(name).gather(self._rows)}).explode("value")
+        groups = rows.drop_nulls().group_by("value", maintain_order=True).agg("id", pl.len().alias("number"))
+        groups = groups.sort("number", descending=True, maintain_order=True)
+        return {value: ids.to_numpy() for value, ids in zip(groups["value"], groups["id"], strict=True)}
 
-    def values_by_id(self, name: str) -> dict[int, list[str]]:
+    def _values_by_id(self, name: str) -> dict[int, list[str]]:
         """Return the values of each id that has any in a column."""
-        if (prepared := self._prepared.get(("values", name))) is None:
-            pairs = zip(self._ids.tolist(), self.values(name).gather(self._rows).to_list(), strict=True)
-            prepared = {id: values for id, values in pairs if values}
-            self._prepared["values", name] = prepared
-        assert isinstance(prepared, dict)
-        return prepared
+        pairs = zip(self._ids.tolist(), self.values(name).gather(self._rows).to_list(), strict=True)
+        return {id: values for id, values in pairs if values}
 
     def values(self, name: str) -> pl.Series:
         """Return the (items,) list of values of each cell, in lower case; categories are split at ``|`` and ``;``."""

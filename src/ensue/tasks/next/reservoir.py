@@ -6,7 +6,6 @@ uniform sample without replacement, whatever the calls of ``add`` that the histo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass, field
 from typing import Annotated
@@ -17,8 +16,8 @@ from pydantic import Field
 
 from ensue.data.histories import Histories, Ids, Index, Mask, Times, concat_histories, ranges, scrambled
 from ensue.learning.state import Count
-from ensue.nn.validation import Array, Table, as_array, require_ids, require_offsets, require_table
-from ensue.vocabulary import FIRST, Vocabulary
+from ensue.nn.validation import Array, require_offsets, require_table
+from ensue.vocabulary import Vocabulary
 
 LATEST = 50
 """Events stored of a history, the latest: bounds the memory, and the personal data in a model folder."""
@@ -142,26 +141,6 @@ def require_histories(name: str, ids: Array, offsets: Array, times: Array) -> No
     owner = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
     if len(times) and (np.diff(times)[np.diff(owner) == 0] < 0).any():
         raise ValueError(f"{name}times fall within a history")
-
-
-def histories_of(
-    file: str, tables: Mapping[str, Table], vocabulary: Vocabulary, num_ids: int | None = None
-) -> Histories:
-    """Return histories of the columns of a file, whoever wrote it.
-
-    Args:
-        file: its name, for messages.
-        tables: ``ids`` (events,) int32, ``offsets`` (histories + 1,) int64 and ``times`` (events,) float64, or none.
-        vocabulary: the values behind the ids.
-        num_ids: how many ids there are; those of the vocabulary unless given.
-
-    Raises:
-        ValueError: the columns do not fit together, an id is none of the vocabulary, or times fall in a history.
-    """
-    ids, offsets, times = (as_array(tables[name]) for name in ("ids", "offsets", "times"))
-    require_histories(f"{file}: ", ids, offsets, times)
-    require_ids(f"{file}: ids", ids, len(vocabulary) if num_ids is None else num_ids, FIRST)
-    return Histories(ids, offsets, vocabulary, times)
 
 
 def latest_events(histories: Histories) -> Histories:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 from ensue.answers import Explanation
 from ensue.lines import plural
@@ -28,21 +28,16 @@ class Compared:
 
     def __add__(self, other: Compared) -> Compared:
         """Return the sums of both."""
-        return Compared(
-            self.steps + other.steps,
-            self.strongest + other.strongest,
-            self.chance + other.chance,
-            self.latest + other.latest,
-        )
+        return Compared(*map(sum, zip(astuple(self), astuple(other), strict=True)))
 
-    def sentence(self) -> str:
-        """Return the comparison as a sentence."""
+    def sentence(self, truth: str = "true edges") -> str:
+        """Return the comparison as a sentence, which begins with what was compared."""
         if not self.steps:
-            return "true edges: no event has earlier users both with and without an edge to it"
+            return f"{truth}: no event has earlier users both with and without an edge to it"
         shares = (100 * count / self.steps for count in (self.strongest, self.chance, self.latest))
         matched, chance, latest = (f"{share:.1f} %" for share in shares)
         return (
-            f"true edges: {self.strongest} of {plural(self.steps, 'event')} attended most to a true source ({matched}; "
+            f"{truth}: {self.strongest} of {plural(self.steps, 'event')} attended most to a true source ({matched}; "
             f"random earlier user {chance}, latest user {latest})"
         )
 

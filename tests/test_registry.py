@@ -14,24 +14,24 @@ from ensue.tasks import TASKS, Task, named
 from tests.encoders import install, missing
 from tests.folders import resum
 
-PACKAGES: Mapping[str, Any] = {name: named(task.catalogue) for name, task in TASKS.items()}
+PACKAGES: Mapping[str, Any] = {name: task.module("catalogue") for name, task in TASKS.items()}
 EVERY = [(task, name) for task, package in PACKAGES.items() for name in package.MODELS]
 
 
 @pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)
 def test_what_a_task_names_is_there(task: Task) -> None:
     for reference in (
-        task.catalogue,
         task.predictor,
         task.evaluator,
-        task.update,
-        task.forget,
+        f"ensue.refresh.trial:update_{task.name}",
         task.command,
         task.service,
     ):
         assert named(reference)
+    assert task.module("check").leaks_between and task.module("forget").forget_users
+    assert task.module("onnx_export").exports
     assert task.record.from_fields(task.example, "example")
-    assert all(isinstance(row.make, type) for row in named(task.catalogue).MODELS.values() if row.source)
+    assert all(isinstance(row.make, type) for row in task.module("catalogue").MODELS.values() if row.source)
 
 
 @pytest.mark.parametrize("task", PACKAGES)

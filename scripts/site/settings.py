@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, fields, is_dataclass
-from importlib import import_module
 from inspect import getdoc
 from typing import Any
 
@@ -79,7 +78,7 @@ def lines_of(task: str, model: registry.Model) -> list[Line]:
     Raises:
         KeyError: a setting without a unit.
     """
-    package = import_module(TASKS[task].catalogue)
+    package = TASKS[task].module("catalogue")
     results: dict[str, Line] = {}
     for group in (*package.MODELS[model.name][1:], package.SHARED):
         for line in _lines(group, model.paper):
@@ -146,7 +145,7 @@ def page() -> str:
 
 def page_of(task: str) -> str:
     """The page of a task, a section for each group of models that share their settings."""
-    package = import_module(TASKS[task].catalogue)
+    package = TASKS[task].module("catalogue")
     text = [f"# Settings of task {task}", ""]
     shared = _lines(package.SHARED)
     if shared:

@@ -92,17 +92,17 @@ class ScoredValue(Protocol):
         """The number that orders choices, larger first."""
 
 
+@dataclass(frozen=True, slots=True, repr=False)
 class Choices(Line):
     """Choices for one query: one line as text, a table in a notebook.
 
     ``in_vocabulary`` of its ``events`` (words, for texts and posts) occurred in the training data.
     """
 
-    __slots__ = ()
+    id: str = field(default="", kw_only=True)
     choices: Sequence[ScoredValue]
-    in_vocabulary: int
-    events: int
-    id: str
+    in_vocabulary: int = 0
+    events: int = 0
 
     def __repr__(self) -> str:
         """Return the first three choices, and how many more there are."""
@@ -139,10 +139,7 @@ class Answer(Choices):
         ('bob', '1 of 2 in vocabulary')
     """
 
-    id: str = field(default="", kw_only=True)
     choices: tuple[Choice, ...]
-    in_vocabulary: int = 0
-    events: int = 0
 
 
 @dataclass(frozen=True, slots=True, repr=False, kw_only=True)
@@ -315,10 +312,7 @@ class TextAnswer(Choices):
         'angry'
     """
 
-    id: str = field(default="", kw_only=True)
     choices: tuple[Choice, ...]
-    in_vocabulary: int = 0
-    events: int = 0
     deletion: Deletion | None = None
     labels: tuple[str, ...] | None = None
     """The labels that the text is predicted to have, likeliest first; ``None`` where every text has one label."""
@@ -356,10 +350,7 @@ class LinkAnswer(Choices):
         'ferry-night'
     """
 
-    id: str = field(default="", kw_only=True)
     choices: tuple[Link, ...]
-    in_vocabulary: int = 0
-    events: int = 0
 
 
 @dataclass(frozen=True, slots=True)

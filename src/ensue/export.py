@@ -22,7 +22,7 @@ from ensue.predictor import load
 from ensue.store.folder import described, read_settings, write_folder
 from ensue.store.graph import ENSEMBLE, INSTALL, Graph
 from ensue.store.pack import NETWORK, OPTIMIZER, TensorFile
-from ensue.tasks import TASKS, named
+from ensue.tasks import TASKS
 from ensue.text.encoder import Encoder
 
 if TYPE_CHECKING:
@@ -133,9 +133,8 @@ def _exports(predictor: AnyState, source: Path) -> Exports:
             f"{source}: {predictor.model_name} has no network to export; `ensue serve` answers from the folder without "
             "torch"
         )
-    if not (export := TASKS[predictor.task].export):
-        raise SettingError(f"{source}: networks of task {predictor.task} have no ONNX form; serve the folder itself")
-    return named(export)(predictor)
+    exports: Exports = TASKS[predictor.task].module("onnx_export").exports(predictor)
+    return exports
 
 
 def _write(

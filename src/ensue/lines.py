@@ -6,6 +6,7 @@ import json
 import math
 import re
 from collections.abc import Iterable
+from functools import cache
 from typing import NoReturn, Protocol
 
 CONTROLS = re.compile(
@@ -47,10 +48,16 @@ def line_of(record: Slotted, always: str | None = None) -> str:
 
 def _fields(record: Slotted) -> dict[str, object]:
     """Return the fields of a record; a title only where there is one, for most models know none."""
-    fields = {name: getattr(record, name) for name in record.__slots__}
+    fields = {name: getattr(record, name) for name in _slots(type(record))}
     if not fields.get("title", True):
         del fields["title"]
     return fields
+
+
+@cache
+def _slots(kind: type[Slotted]) -> tuple[str, ...]:
+    """Return the names of the fields of a class, those of its bases first."""
+    return tuple(name for base in reversed(kind.__mro__) for name in getattr(base, "__slots__", ()))
 
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, default=_fields)

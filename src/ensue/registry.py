@@ -70,7 +70,7 @@ def catalogue_of(task: str) -> Any:
     Raises:
         SettingError: an unknown task.
     """
-    return named(TASKS[require_task(task)].catalogue)
+    return TASKS[require_task(task)].module("catalogue")
 
 
 def models(task: str) -> list[Model]:

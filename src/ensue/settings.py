@@ -67,7 +67,6 @@ Count = Annotated[int, must_be("0 or more", lambda value: value >= 0)]
 Positive = Annotated[float, must_be("above 0", lambda value: value > 0)]
 NonNegative = Annotated[float, must_be("0 or more", lambda value: value >= 0)]
 Share = Annotated[float, must_be("at least 0 and below 1", lambda value: 0 <= value < 1)]
-DropoutRate = Annotated[float, must_be("in [0, 1)", lambda value: 0 <= value < 1)]
 
 
 class Settings:

@@ -213,7 +213,7 @@ def test_the_service_and_updates_of_a_baseline_need_no_torch(folder: Path) -> No
 import ensue.serve.server
 from ensue.tasks import TASKS, named
 for task in TASKS.values():
-    print(named(task.service), named(task.evaluator), named(task.forget))
+    print(named(task.service), named(task.evaluator), task.module("forget"))
 """
     program = PROGRAM.partition("from ensue.cli")[0] + imports
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)

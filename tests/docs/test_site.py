@@ -8,7 +8,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -90,7 +89,7 @@ def test_every_public_name_has_a_place() -> None:
 @pytest.mark.parametrize("task", TASKS)
 def test_every_setting_of_every_model_is_listed(task: str) -> None:
     """With default, unit, meaning and source; what all training shares is on the page that leads there."""
-    page, shared, package = settings.page_of(task), settings.page(), import_module(TASKS[task].catalogue)
+    page, shared, package = settings.page_of(task), settings.page(), TASKS[task].module("catalogue")
     for model in registry.models(task):
         (section,) = [one for one in page.split("\n## ")[1:] if model.name in one.split("\n")[0].split(", ")]
         lines = {line.name: line for line in settings.lines_of(task, model)}

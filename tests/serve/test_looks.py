@@ -209,9 +209,14 @@ def test_plotly_comes_from_here(counted: Running) -> None:
 
 
 def test_settings_without_meaning() -> None:
-    for name in ("body_bytes", "records", "patience", "batch", "depth", "connections"):
+    for name in ("body_bytes", "records", "batch", "depth", "connections"):
+        with pytest.raises(SettingError, match=rf"^{name} is 0; it must be at least 1$"):
+            ServeSettings(**{name: 0})  # type: ignore[arg-type]
+    for name in ("patience", "hung"):
         with pytest.raises(SettingError, match=rf"^{name} is 0; it must be above 0$"):
             ServeSettings(**{name: 0})  # type: ignore[arg-type]
+    with pytest.raises(SettingError, match=r"^grace is -1; it must be 0 or more$"):
+        ServeSettings(grace=-1)
     with pytest.raises(SettingError, match=r"^patience is nan"):
         ServeSettings(patience=float("nan"))
     with pytest.raises(SettingError, match="records is 9, more than the 4 allowed in the queue"):

@@ -12,7 +12,6 @@ import typer
 from ensue.cli import display, tasks
 from ensue.cli.options import LINKED, TABLES, Data, Json, Reading, all_present, reads
 from ensue.data.schema import CheckFindings
-from ensue.tasks import named
 
 
 @reads(*TABLES, *LINKED, "min_users")
@@ -32,7 +31,7 @@ def check(
     file_task = tasks.require(task, context) if task else tasks.of_file(data, reading, context)
     reading = replace(reading, missing=reading.missing or "report")
     arguments = tasks.commands_of(file_task).read_for_check(data, compare_to or [], reading)
-    findings: CheckFindings = named(f"{file_task.check}:check")(*arguments)
+    findings: CheckFindings = file_task.module("check").check(*arguments)
     if json:
         display.print_json({name: value for name, value in asdict(findings).items() if value is not None})
         return

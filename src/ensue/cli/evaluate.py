@@ -41,7 +41,7 @@ from ensue.predictor import load, make
 from ensue.registry import models as models_of
 from ensue.registry import require_model, require_settings
 from ensue.store.folder import write_file
-from ensue.tasks import NEXT, Task, named
+from ensue.tasks import NEXT, Task
 
 if TYPE_CHECKING:
     from ensue.cli import results
@@ -134,7 +134,7 @@ def compare(
     # Only a trained model knows which labels or ids the test data lacks.
     command.require(test_data, test or path, entries[0][0])
     result = comparison.compare(entries, test_data, **scoring)
-    leaks_between = named(f"{scored_task.check}:leaks_between")
+    leaks_between = scored_task.module("check").leaks_between
     leaks = [*leaks_between(train_data, test_data, "the test data")]
     if valid_data is not None:
         leaks += leaks_between(train_data, valid_data, "the validation data")

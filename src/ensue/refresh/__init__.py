@@ -21,7 +21,7 @@ from ensue.refresh.slices import NEWEST, Ask, Learn, Slice
 from ensue.store import versions
 from ensue.store.folder import read_file, write_folder
 from ensue.store.swap import only_writer, sweep
-from ensue.tasks import TASKS, named
+from ensue.tasks import named
 from ensue.training.report import Report
 
 MAX_DROP = 0.05
@@ -120,7 +120,7 @@ def refresh(
         # Records over HTTP are read by what the active model was trained on.
         new: Any = data(old) if callable(data) else data
         ask = Ask(max_drop is not None, standing, follow)
-        update: Learn = named(TASKS[candidate.task].update)
+        update: Learn = named(f"ensue.refresh.trial:update_{candidate.task}")
         trial = update(old, candidate, new, ask)
         result = Refreshed(True, standing, trial.slices, trial.held_out, max_drop, trial.loss)
         if result.falls:

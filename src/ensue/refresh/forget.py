@@ -79,7 +79,8 @@ def forget(folder: Path, users: Collection[str], records: object = None) -> Forg
             if path == folder and stream:
                 stream, of_stream = named("ensue.stream.forget:forget_users")(folder, predictor, records, names)
                 reports.append(of_stream)
-            reports.append(named(TASKS[predictor.task].forget)(predictor, records, names, path))
+            forget_users = TASKS[predictor.task].module("forget").forget_users
+            reports.append(forget_users(predictor, records, names, path))
             removed += [Removed(str(path), *removal) for report in reports for removal in report.removed]
             remains |= dict.fromkeys(line for report in reports for line in report.remains)
             if any(report.removed for report in reports):

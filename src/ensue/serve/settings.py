@@ -3,77 +3,78 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 from ensue.errors import SettingError
+from ensue.settings import Count, NonNegative, Positive, Settings, Size
 
 
 @dataclass(frozen=True, kw_only=True)
-class ServeSettings:
+class ServeSettings(Settings):
     """Limits of requests, waiting times, and the interval of looks at folders."""
 
-    body_bytes: int = 2**20
+    body_bytes: Size = 2**20
     """Bytes of a body; more are refused with 413."""
-    update_bytes: int = 2**24
+    update_bytes: Size = 2**24
     """Bytes of a body of an update."""
-    records: int = 256
+    records: Size = 256
     """Records per request."""
-    explained: int = 32
+    explained: Size = 32
     """Records per request that are explained."""
-    learned: int = 50_000
+    learned: Size = 50_000
     """Records per request of an update."""
-    events: int = 10_000
+    events: Size = 10_000
     """Events per request."""
-    fields: int = 100
+    fields: Size = 100
     """Fields of an event."""
-    parts: int = 1_000_000
+    parts: Size = 1_000_000
     """Values, lists and objects of a body; more are refused with 413 before any is read."""
-    history: int = 1000
+    history: Size = 1000
     """Values of a history."""
-    words: int = 2000
+    words: Size = 2000
     """Words of a record's texts that are to be answered; with evidence, that many cost 1 to 2 s of one core."""
-    explained_words: int = 500
+    explained_words: Size = 500
     """Words of a record's texts that are to be explained or drawn."""
-    characters: int = 20_000
+    characters: Size = 20_000
     """Characters of a record's texts."""
-    value_characters: int = 1000
+    value_characters: Size = 1000
     """Characters of one value of a history, such as a query."""
-    article_characters: int = 200_000
+    article_characters: Size = 200_000
     """Characters of an article that is to be learned."""
-    prefix: int = 200
+    prefix: Size = 200
     """Characters of a prefix."""
-    depth: int = 16
+    depth: Size = 16
     """Nested lists and objects of a body, at most."""
-    most: int = 1000
+    most: Size = 1000
     """Choices per answer: the largest k."""
-    batch: int = 256
+    batch: Size = 256
     """Records of different requests that are answered in one go, at most."""
-    interval: float = 0.0
+    interval: NonNegative = 0.0
     """Seconds from one batch to the next, at least: an idle model answers at once all the same, a busy one more in one
     go. Of 150 requests a second .02 puts three together; a client that asks one by one waits for it."""
-    waiting: int = 2048
+    waiting: Size = 2048
     """Records that may wait for one model; what comes then is refused with 429."""
-    patience: float = 10.0
+    patience: Positive = 10.0
     """Seconds that a request may wait for its answer, or take to send its body; then it is given up with 503 or 408."""
-    learn_seconds: float = 600.0
+    learn_seconds: Positive = 600.0
     """Seconds that an update may take."""
-    grace: float = 30.0
+    grace: NonNegative = 30.0
     """Seconds that requests in flight have to finish once the service is told to stop."""
-    poll: float = 1.0
+    poll: NonNegative = 1.0
     """Seconds between two looks at the model folders."""
-    proof_seconds: float = 300.0
+    proof_seconds: Positive = 300.0
     """Seconds that a new version may take to load and to answer for the first time; else the one before answers on."""
-    hung: float = 30.0
+    hung: Positive = 30.0
     """Seconds after which one of several workers whose event loop does not answer is killed and started again."""
-    connections: int = 1000
+    connections: Size = 1000
     """Connections at once; beyond, the one that has been idle longest makes room."""
-    address_connections: int = 256
+    address_connections: Size = 256
     """Connections of one address at once; a proxy before the service is one address."""
-    head_seconds: float = 10.0
+    head_seconds: Positive = 10.0
     """Seconds that a connection may take for its first byte, and for the whole head of a request."""
-    threads: int = 1
+    threads: Size = 1
     """Threads of one prediction; more pay with large models and few requests."""
-    keep: int = 5
+    keep: Count = 5
     """Former versions kept by an update, at most."""
     learn: bool = True
     """True where updates over HTTP are accepted."""
@@ -81,11 +82,7 @@ class ServeSettings:
     """Names that requests may call this service by, beside its own address."""
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
-            minimum = 0 if field.name in ("interval", "keep", "poll", "grace") else 1e-9
-            if field.name not in ("learn", "hosts") and not value >= minimum:
-                raise SettingError(f"{field.name} is {value}; it must be {'0 or more' if minimum == 0 else 'above 0'}")
+        super().__post_init__()
         if self.records > self.waiting:
             raise SettingError(f"records is {self.records}, more than the {self.waiting} allowed in the queue")
 

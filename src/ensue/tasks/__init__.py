@@ -30,32 +30,32 @@ class Task:
     """Type of an input."""
     example: dict[str, object]
     """A record, as JSON; its first field is required."""
-    catalogue: str
-    """A module with MODELS, SHARED, ABOUT, COUNTING and BEST (:mod:`ensue.registry`), which imports no torch."""
     predictor: str
     """A subclass of :class:`ensue.learning.state.State`."""
     evaluator: str
     """The examples that its models are scored on: a class that is an :class:`ensue.evaluation.examples.Examples`."""
-    update: str
-    """A function that trains a candidate on new data and tests it: :data:`ensue.refresh.Learn`."""
     command: str
     """A module that reads data for the command line and shows answers: an :class:`ensue.cli.tasks.TaskCommands`."""
-    check: str
-    """A module with ``check`` and ``leaks_between``: findings on data, and leaks between training and test data."""
     service: str
     """Requests and answers of the service: an :class:`ensue.serve.tasks.TaskService`."""
-    forget: str
-    """A function of a predictor, records, names of users and the folder that removes the users, and returns
-    :class:`~ensue.learning.life.Forgotten`."""
     foreign: str
     """Parameters of the command line that do not apply to the task: names separated by spaces."""
     kinds: tuple[str, ...]
     """Kinds of file (:mod:`ensue.data.kinds`) that a command without a task reads for this one."""
-    export: str = ""
-    """A function of a predictor that returns its network as graphs, :class:`ensue.learning.state.Exports`; empty where
-    there is none."""
     streamed: bool = False
     """Whether ``ensue stream`` trains it event by event."""
+
+    def module(self, name: str) -> Any:
+        """Return a module of the package of the task.
+
+        Args:
+            name: ``catalogue`` (MODELS, SHARED, ABOUT, COUNTING and BEST, see :mod:`ensue.registry`), which imports no
+                torch; ``check``, whose ``check`` returns findings on data, and ``leaks_between`` leaks between training
+                and test data; ``forget``, whose ``forget_users`` takes a predictor, records, names of users and the
+                folder, removes the users and returns :class:`~ensue.learning.life.Forgotten`; or ``onnx_export``, whose
+                ``exports`` returns the network of a predictor as graphs, :class:`ensue.learning.state.Exports`.
+        """
+        return import_named(f"ensue.tasks.{self.name}.{name}")
 
 
 @cache
@@ -71,14 +71,9 @@ NEXT = Task(
     question="predict the next item or user of a session",
     record=History,
     example={"values": ["a", "b"]},
-    catalogue="ensue.tasks.next.catalogue",
     predictor="ensue.tasks.next.predictor:NextPredictor",
     evaluator="ensue.evaluation.next_event:SessionTargets",
-    update="ensue.refresh.trial:update_next",
-    forget="ensue.tasks.next.forget:forget_users",
-    export="ensue.tasks.next.onnx_export:exports",
     command="ensue.cli.tasks.next_event",
-    check="ensue.tasks.next.check",
     service="ensue.serve.tasks.next_event:SERVICE",
     foreign="metric phrases rules prefix articles queries qrels",
     kinds=("sequences",),
@@ -89,14 +84,9 @@ CLASSIFY = Task(
     question="label a text, or a pair of texts",
     record=Text,
     example={"texts": ["a text"]},
-    catalogue="ensue.tasks.classify.catalogue",
     predictor="ensue.tasks.classify.predictor:ClassifyPredictor",
     evaluator="ensue.evaluation.classify:LabelledTexts",
-    update="ensue.refresh.trial:update_classify",
-    forget="ensue.tasks.classify.forget:forget_users",
-    export="ensue.tasks.classify.onnx_export:exports",
     command="ensue.cli.tasks.classify",
-    check="ensue.tasks.classify.check",
     service="ensue.serve.tasks.classify:SERVICE",
     foreign=(
         "unknown rank_unknown exclude_seen events time_unit day_first sort session_gap protocol cutoffs rules "
@@ -110,14 +100,9 @@ SUGGEST = Task(
     question="suggest the next query",
     record=History,
     example={"values": ["a", "b"]},
-    catalogue="ensue.tasks.suggest.catalogue",
     predictor="ensue.tasks.suggest.predictor:SuggestPredictor",
     evaluator="ensue.evaluation.suggest:NextQueries",
-    update="ensue.refresh.trial:update_suggest",
-    forget="ensue.tasks.suggest.forget:forget_users",
-    export="ensue.tasks.suggest.onnx_export:exports",
     command="ensue.cli.tasks.suggest",
-    check="ensue.tasks.suggest.check",
     service="ensue.serve.tasks.suggest:SERVICE",
     foreign=(
         "metric unknown rank_unknown exclude_seen off_policy events sort phrases cutoffs steps exclude allow "
@@ -131,14 +116,9 @@ LINK = Task(
     question="link posts to the articles they discuss",
     record=Post,
     example={"text": "a post"},
-    catalogue="ensue.tasks.link.catalogue",
     predictor="ensue.tasks.link.predictor:LinkPredictor",
     evaluator="ensue.evaluation.link:JudgedPosts",
-    update="ensue.refresh.trial:update_link",
-    forget="ensue.tasks.link.forget:forget_users",
-    export="ensue.tasks.link.onnx_export:exports",
     command="ensue.cli.tasks.link",
-    check="ensue.tasks.link.check",
     service="ensue.serve.tasks.link:SERVICE",
     foreign=(
         "metric unknown rank_unknown exclude_seen off_policy events time_unit day_first sort session_gap phrases rules "

@@ -24,18 +24,16 @@ class SharedTextSettings(Settings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LinearSettings(Settings):
-    """Settings of the linear models and of ``majority``."""
+class WordSettings(Settings):
+    """Settings of how words of texts are read, and of their vectors."""
 
-    strength: Positive = 1.0
-    """Inverse of the L2 penalty, as scikit-learn's C."""
     vectors: str | None = None
-    """Path of a file of word vectors (GloVe, fastText, word2vec text or npz)."""
+    """Path of a file of word vectors (GloVe, fastText, word2vec text or npz). [default: networks learn vectors]"""
     extra_words: Count = 50_000
     """Number of words stored from the start of the file of vectors although the training data lacks them: later texts
     may contain them."""
     dim: Size | None = None
-    """Dimension of a word vector. [default: that of the file]"""
+    """Dimension of a word vector. [default: that of the file, or 300 without a file]"""
     lower: bool = True
     """Whether texts are lowercased."""
     min_count: Size = 1
@@ -44,6 +42,14 @@ class LinearSettings(Settings):
     """Maximum number of words read of a text, or of each sentence of a document. [default: all]"""
     max_sentences: Size | None = None
     """Maximum number of sentences read of a document. [default: all]"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinearSettings(WordSettings):
+    """Settings of the linear models and of ``majority``."""
+
+    strength: Positive = 1.0
+    """Inverse of the L2 penalty, as scikit-learn's C."""
 
 
 GRAPH_POOLINGS = ("centrality", "centrality-bilinear", "tokenrank")
@@ -56,7 +62,7 @@ Architecture = Literal["auto", "flat", "hierarchical", "pair"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class TextSettings(Settings):
+class TextSettings(WordSettings):
     """Settings of a text classifier; sizes and dropout are the paper's for SST-2."""
 
     pooling: str = "centrality"
@@ -65,17 +71,10 @@ class TextSettings(Settings):
     text; or FILE.py:CLASS, your own pooling."""
     architecture: Architecture = "auto"
     """flat, hierarchical (words, sentences, document), pair, or auto: detected from the data."""
-    vectors: str | None = None
-    """Path of a file of word vectors (GloVe, fastText, word2vec text or npz). [default: vectors are learned]"""
     encoder: str | None = None
     """Name or folder of a sentence-transformers model; the network reads its sentence vectors."""
     tuned: bool = True
     """Whether the vectors of the file are fine-tuned."""
-    extra_words: Count = 50_000
-    """Number of words stored from the start of the file of vectors although the training data lacks them: later texts
-    may contain them."""
-    dim: Size | None = None
-    """Dimension of a word vector. [default: that of the file, or 300 without a file]"""
     hidden: Size = 300
     """LSTM units in each direction."""
     score_dim: Size = 50
@@ -93,14 +92,6 @@ class TextSettings(Settings):
     damping: Share = 0.99
     """Pooling tokenrank: probability that a step of the walk follows the attention; otherwise it jumps to a random
     word."""
-    lower: bool = True
-    """Whether texts are lowercased."""
-    min_count: Size = 1
-    """Minimum number of occurrences of a word in the training data; rarer words are out of vocabulary."""
-    max_words: Size | None = None
-    """Maximum number of words read of a sentence, or of a text that is not read as a document. [default: all]"""
-    max_sentences: Size | None = None
-    """Maximum number of sentences read of a document. [default: all]"""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -9,7 +9,6 @@ from ensue.schedule import Schedule
 from ensue.settings import (
     DEEPEST,
     Count,
-    DropoutRate,
     NonNegative,
     Positive,
     Settings,
@@ -39,11 +38,14 @@ AUTO = "auto"
 SAMPLED = "sampled"
 
 
+@dataclass(frozen=True, kw_only=True)
 class SampledSettings(Settings):
     """Settings of models whose loss may be over shared negatives."""
 
     loss: str
-    negatives: int
+    """Training loss."""
+    negatives: Size = 2048
+    """Items or users drawn per batch by ``sampled``."""
 
     @property
     def drawn(self) -> int | None:
@@ -71,8 +73,12 @@ class SoftmaxSettings(SampledSettings):
 
     loss: Annotated[str, variant_of(AUTO, "ce", SAMPLED)] = AUTO
     """Training loss: ce (softmax over all users), sampled (shared negatives), or auto: sampled above 50,000 users."""
-    negatives: Size = 2048
-    """Users drawn per batch by ``sampled``."""
+    dim: Size = 64
+    """Dimension of the states (d)."""
+    table_dim: Size = 32
+    """Dimension of the user embeddings."""
+    dropout: Share = 0.2
+    """Dropout rate."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,18 +178,12 @@ class BlendSettings(CORESettings):
 class HiDANSettings(SoftmaxSettings):
     """Settings of HiDAN; sizes and dropout are the paper's."""
 
-    dim: Size = 64
-    """Dimension of users, contexts and cascades (d)."""
-    table_dim: Size = 32
-    """Dimension of the user embeddings, the input of Eq. 1's dense layer."""
     window: Count = 30
     """Number of latest users that are attended to; 0 for all."""
     max_hours: Positive = 120.0
     """Maximum age in hours; greater ages share the last interval (T_max)."""
     intervals: Size = 40
     """Number of equal age intervals (T)."""
-    dropout: Share = 0.2
-    """Dropout rate."""
     user_attention: bool = True
     """False for HiDAN-NUA: the mean of the user and the users before, in place of attention and gate."""
     cascade_attention: bool = True
@@ -208,16 +208,10 @@ class CascadeBlendSettings(HiDANSettings):
 class RecurrentSettings(SoftmaxSettings):
     """Settings of the recurrent baselines; the defaults are those of HiDAN's paper."""
 
-    dim: Size = 64
-    """Dimension of the states."""
-    table_dim: Size = 32
-    """Dimension of the user embeddings."""
     cell: Annotated[str, variant_of("rnn", "lstm")] = "rnn"
     """Recurrent cell: rnn or lstm."""
     attention: bool = False
     """True for Att-RNN and Att-LSTM: each state attends to the states before it."""
-    dropout: DropoutRate = 0.2
-    """Dropout rate."""
 
 
 SHORTEST = 1 / 3600
@@ -228,16 +222,10 @@ SHORTEST = 1 / 3600
 class RMTPPSettings(SoftmaxSettings):
     """Settings of RMTPP; the defaults are those of HiDAN's paper."""
 
-    dim: Size = 64
-    """Dimension of the states."""
-    table_dim: Size = 32
-    """Dimension of the user embeddings."""
     max_hours: Annotated[float, must_be("above a second", lambda value: value > SHORTEST)] = 120.0
     """Maximum gap in hours; greater gaps share the last interval and are trained on as censored."""
     intervals: Size = 40
     """Number of equal intervals of the gap."""
-    dropout: Share = 0.2
-    """Dropout rate."""
     time_weight: NonNegative = 1.0
     """Weight of the time loss, added to that of the marker; 0 trains no times."""
 
@@ -246,18 +234,12 @@ class RMTPPSettings(SoftmaxSettings):
 class CYANRNNSettings(SoftmaxSettings):
     """Settings of CYAN-RNN; the defaults are those of HiDAN's paper."""
 
-    dim: Size = 64
-    """Dimension of the states of encoder and decoder."""
-    table_dim: Size = 32
-    """Dimension of the user embeddings."""
     coverage: Size = 10
     """Dimension of the coverage vector of each user."""
     cell: Annotated[str, variant_of("rnn", "gru")] = "rnn"
     """Recurrent cell of the encoder: rnn, or gru as in the authors' program."""
     max_hours: Positive = 120.0
     """Maximum gap in hours; greater gaps are set to it."""
-    dropout: Share = 0.2
-    """Dropout rate."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -277,9 +259,8 @@ class SANSRSettings(HeadSettings, SampledSettings):
     dropout: Share = 0.4
     """Dropout rate."""
     loss: Annotated[str, variant_of("sampled", "ce", "bpr", "bpr_softmax")] = "sampled"
-    """Training loss: sampled, ce, bpr (on scores) or bpr_softmax (Eq. 8 as printed)."""
-    negatives: Size = 2048
-    """Items drawn per batch by ``sampled``; the pairwise losses draw 32 per target, outside its session."""
+    """Training loss: sampled, ce, or, against 32 items per target from outside its session, bpr (on scores) or
+    bpr_softmax (Eq. 8 as printed)."""
 
 
 FACTORS_SCHEDULE = Schedule(epochs=30, batch_size=128, weight_decay=0.0, monitor="mrr", patience=3)
@@ -322,9 +303,9 @@ class GRU4RecSettings(Settings):
 
     dim: Size = 512
     """Dimension of the item vectors and of the state."""
-    dropout_items: DropoutRate = 0.5
+    dropout_items: Share = 0.5
     """Dropout rate of the item vectors."""
-    dropout_state: DropoutRate = 0.3
+    dropout_state: Share = 0.3
     """Dropout rate of the state."""
     loss: Annotated[str, variant_of("bpr-max", "ce")] = "bpr-max"
     """Training loss: bpr-max, or ce (cross-entropy over target and negatives)."""
@@ -338,46 +319,42 @@ class GRU4RecSettings(Settings):
     """For ``bpr-max``: weight of the penalty on squared scores of negatives."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class SessionSettings(SampledSettings):
+    """Settings of models of sessions that their authors trained with a softmax over all items."""
+
+    dim: Size = 100
+    """Dimension of the states, and of the item vectors where these have no setting of their own."""
+    max_length: Size = 50
+    """Maximum number of latest clicks that are read."""
+    loss: Annotated[str, variant_of("ce", "sampled")] = "ce"
+    """Training loss: ce (softmax over all items) or sampled (shared negatives)."""
+
+
 NARM_SCHEDULE = Schedule(epochs=30, batch_size=128, weight_decay=0.0, monitor="mrr", patience=3)
 """The authors' epochs and Adam's step, 0.001; 128 sessions are about 512 prefixes."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class NARMSettings(SampledSettings):
+class NARMSettings(SessionSettings):
     """Settings of NARM; the defaults are the authors'."""
 
-    dim: Size = 100
-    """Dimension of the GRU's state."""
     table_dim: Size = 50
     """Dimension of the item vectors."""
     max_length: Size = 19
     """Maximum number of latest clicks that are attended to."""
-    dropout_items: DropoutRate = 0.25
+    dropout_items: Share = 0.25
     """Dropout rate of the item vectors."""
-    dropout_session: DropoutRate = 0.5
+    dropout_session: Share = 0.5
     """Dropout rate of the session vector."""
-    loss: Annotated[str, variant_of("ce", "sampled")] = "ce"
-    """Training loss: ce (softmax over all items) or sampled (shared negatives)."""
-    negatives: Size = 2048
-    """Items drawn per batch by ``sampled``."""
 
 
 STAMP_SCHEDULE = Schedule(epochs=30, batch_size=128, learning_rate=3e-3, weight_decay=0.0, monitor="mrr", patience=3)
 """The authors' rate; 128 sessions are about 512 prefixes; early stopping picks the epoch."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class STAMPSettings(SampledSettings):
+class STAMPSettings(SessionSettings):
     """Settings of STAMP; the defaults are the authors'."""
-
-    dim: Size = 100
-    """Dimension of items and cells."""
-    max_length: Size = 50
-    """Maximum number of latest clicks that are read."""
-    loss: Annotated[str, variant_of("ce", "sampled")] = "ce"
-    """Training loss: ce (softmax over all items) or sampled (shared negatives)."""
-    negatives: Size = 2048
-    """Items drawn per batch by ``sampled``."""
 
 
 SRGNN_SCHEDULE = Schedule(epochs=30, batch_size=128, weight_decay=1e-5, monitor="mrr", patience=3)
@@ -385,19 +362,11 @@ SRGNN_SCHEDULE = Schedule(epochs=30, batch_size=128, weight_decay=1e-5, monitor=
 
 
 @dataclass(frozen=True, kw_only=True)
-class SRGNNSettings(SampledSettings):
+class SRGNNSettings(SessionSettings):
     """Settings of SR-GNN; the defaults are the authors'."""
 
-    dim: Size = 100
-    """Dimension of the item vectors (d)."""
     steps: Annotated[int, must_be(f"from 1 to {DEEPEST}", lambda value: 1 <= value <= DEEPEST)] = 1
     """Steps in which messages are passed along the edges."""
-    max_length: Size = 50
-    """Maximum number of latest clicks that are read."""
-    loss: Annotated[str, variant_of("ce", "sampled")] = "ce"
-    """Training loss: ce (softmax over all items) or sampled (shared negatives)."""
-    negatives: Size = 2048
-    """Items drawn per batch by ``sampled``."""
 
 
 SASREC_SCHEDULE = Schedule(epochs=200, batch_size=128, weight_decay=0.0, monitor="mrr", patience=10, min_steps=50)
@@ -416,13 +385,11 @@ class SASRecSettings(HeadSettings, SampledSettings):
     """Self-attention blocks (b)."""
     max_length: Size = 200
     """Maximum number of latest events that are read (n)."""
-    dropout: DropoutRate = 0.2
+    dropout: Share = 0.2
     """Dropout rate."""
     loss: Annotated[str, variant_of("bce", "sampled", "ce")] = "bce"
     """Training loss: bce (one item outside the session per target), sampled (softmax over shared negatives) or ce
     (softmax over all items)."""
-    negatives: Size = 2048
-    """Items drawn per batch by ``sampled``."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -437,7 +404,7 @@ class BERT4RecSettings(HeadSettings):
     """Encoder blocks (L)."""
     max_length: Annotated[int, must_be("at least 2", lambda value: value >= 2)] = 200
     """Maximum number of latest events that are read, the mask included (N)."""
-    dropout: DropoutRate = 0.2
+    dropout: Share = 0.2
     """Dropout rate."""
     mask_fraction: Annotated[float, must_be("above 0 and at most 1", lambda value: 0 < value <= 1)] = 0.2
     """Fraction of the events that are masked in training (rho)."""

@@ -172,7 +172,7 @@ def test_number_of_parameters() -> None:
     ("changes", "message"),
     [
         ({"dim": 0}, "dim is 0; it must be at least 1"),
-        ({"dropout_state": 1.0}, "dropout_state is 1.0; it must be in [0, 1)"),
+        ({"dropout_state": 1.0}, "dropout_state is 1.0; it must be at least 0 and below 1"),
         ({"logq": -1.0}, "logq is -1.0; it must be 0 or more"),
         ({"loss": "top1"}, "loss 'top1' is not known; choose from bpr-max, ce"),
     ],

@@ -76,7 +76,7 @@ def test_number_of_parameters() -> None:
     ("changes", "message"),
     [
         ({"max_length": 0}, "max_length is 0; it must be at least 1"),
-        ({"dropout_session": -0.1}, "dropout_session is -0.1; it must be in [0, 1)"),
+        ({"dropout_session": -0.1}, "dropout_session is -0.1; it must be at least 0 and below 1"),
         ({"loss": "bpr"}, "loss 'bpr' is not known; choose from ce, sampled"),
     ],
 )

@@ -140,7 +140,7 @@ def test_loss_curve(name: str) -> None:
         ({"dim": 0}, "dim is 0; it must be at least 1"),
         ({"table_dim": -1}, "table_dim is -1; it must be at least 1"),
         ({"cell": "gru"}, "cell 'gru' is not known; choose from rnn, lstm"),
-        ({"dropout": 1.0}, "dropout is 1.0; it must be in [0, 1)"),
+        ({"dropout": 1.0}, "dropout is 1.0; it must be at least 0 and below 1"),
     ],
 )
 def test_refused_settings(changes: dict[str, Any], message: str) -> None:

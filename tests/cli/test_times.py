@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
@@ -13,6 +13,7 @@ import xlsxwriter
 
 from ensue import DataError, SettingError
 from ensue.data.queries import read_queries
+from ensue.data.schema import DataSchema
 from ensue.data.sequences import read
 from ensue.data.sequences.prepare import prepare
 from ensue.data.sequences.prepared import read_prepared
@@ -266,3 +267,101 @@ def test_a_folder_remembers_unit_and_order_of_dates(tmp_path: Path, ensue: Ensue
     hours = write(tmp_path, *range(10), name="hours.csv")
     assert ensue("fit", "next", hours, "-o", tmp_path / "h", "--model", "markov", "--time-unit", "h").code == 0
     assert "hours from 0 (as in the training data)" in ensue("evaluate", tmp_path / "h", hours, "--json").err
+
+
+DAYS = {
+    "ISO": ("2023-11-14", "22:13:20"),
+    "to the minute": ("2023-11-14", "22:13"),
+    "in Germany": ("14.11.2023", "22:13:20"),
+    "in America": ("11/14/2023", "10:13:20 PM"),
+    "digits": ("20231114", "22:13:20.0"),
+    "midnight": ("2023-11-14 00:00:00", "22:13:20Z"),
+    "an hour": ("2023-11-14", "22"),
+}
+
+
+@pytest.mark.parametrize(
+    "names", [("date", "time"), ("day", "hour"), ("event_date", "event_time"), ("Datum", "Uhrzeit")]
+)
+@pytest.mark.parametrize(("day", "clock"), DAYS.values(), ids=DAYS.keys())
+def test_a_day_and_a_time_of_day_are_one_time(tmp_path: Path, names: tuple[str, str], day: str, clock: str) -> None:
+    if clock == "22" and names[1] != "hour":
+        return
+    path = tmp_path / "a.csv"
+    path.write_text(f"session_id,{names[1]},item_id,{names[0]}\ns,{clock},b,{day}\n")
+    histories, report = read(path)
+    precision = {"22": 3600, "22:13": 60}.get(clock, 1)
+    assert histories.times.tolist() == [MOMENT // precision * precision]
+    assert report.columns == {"session": "session_id", "item": "item_id", "time": names[0], "clock": names[1]}
+    assert f"time is the day '{names[0]}' plus '{names[1]}'" in report.notes
+
+
+@pytest.mark.parametrize("form", ["parquet", "jsonl"])
+def test_a_day_and_a_time_of_day_in_another_file(tmp_path: Path, form: str) -> None:
+    moment = datetime(2023, 11, 14, 22, 13, 20)
+    frame = pl.DataFrame({"session": ["s"], "item": ["a"], "date": [moment.date()], "time": [moment.time()]})
+    if form == "parquet":
+        frame.write_parquet(tmp_path / "a")
+    else:
+        frame.cast(pl.String).write_ndjson(tmp_path / "a")
+    assert read(tmp_path / "a")[0].times.tolist() == [MOMENT]
+
+
+def test_a_day_and_a_time_of_day_of_queries(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("user,query,date,time\nu,red shoes,2023-11-14,22:13:20\nu,blue shoes,2023-11-14,22:13:30\n")
+    assert read_queries(path)[0].histories.times.tolist() == [MOMENT, MOMENT + 10]
+
+
+def test_days_and_times_of_day_are_stated_and_remembered(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    header = "session,item,start_date,start_time,order_date,order_time"
+    path.write_text(f"{header}\ns,a,2023-11-14,22:13:20,2023-11-15,22:13:20\n")
+    report = read(path, columns={"time": "order_date", "clock": "order_time"})[1]
+    assert read(path, schema=DataSchema(columns=report.columns))[0].times.tolist() == [MOMENT + 86_400]
+    path.write_text("session,item,date,visit_date,time\ns,a,2023-11-14,2023-11-15,22:13:20\n")
+    with pytest.raises(DataError, match=r"'date', 'visit_date' may be the day and 'time' its time of day"):
+        read(path)
+
+
+def test_a_time_of_day_that_may_be_seconds_is_asked_for(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("session,item,date,time\ns,a,20231114,221320\n")
+    with pytest.raises(
+        DataError, match=r"'date' may be the day and 'time' its time of day; choose with --columns time=date,clock=time"
+    ):
+        read(path)
+    assert read(path, columns={"time": "time"})[0].times.tolist() == [221_320]
+    assert read(path, columns={"time": "date", "clock": "time"})[0].times.tolist() == [MOMENT]
+
+
+def test_a_day_without_its_time_of_day_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("session,item,date,time\ns,a,2023-11-14,22:13:20\ns,b,2023-11-14,\n")
+    with pytest.raises(DataError, match=r"a\.csv, line 3: time is empty"):
+        read(path)
+    assert read(path, missing="drop")[0].times.tolist() == [MOMENT]
+
+
+def test_a_duration_is_no_time_of_day(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("session,item,date,time_spent\ns,a,2023-11-14,00:13:20\n")
+    assert read(path)[1].columns == {"session": "session", "item": "item", "time": "date"}
+
+
+@pytest.mark.parametrize("form", ["{:06}", "{}", "{}.0"])
+def test_digits_are_a_time_of_day_where_all_of_many_are(tmp_path: Path, form: str) -> None:
+    path = tmp_path / "a.csv"
+    clocks = [5, 930, *range(32_810, 32_820), 235_959]
+    rows = "".join(f"s,i{clock},20240305,{form.format(clock)}\n" for clock in clocks)
+    path.write_text(f"session,item,date,time\n{rows}")
+    seconds = (read(path)[0].times - datetime(2024, 3, 5, tzinfo=UTC).timestamp()).tolist()
+    assert seconds == [5, 570, *range(12_490, 12_500), 86_399]
+    path.write_text(path.read_text().replace("32815", "32875"))  # no time of day has 75 seconds
+    assert read(path)[1].columns["time"] == "time"
+
+
+def test_a_date_with_its_hour_is_a_calendar(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("session,item,dateHour\ns,a,2023111422\ns,b,2023111500\n")
+    assert read(path)[0].times.tolist() == [MOMENT // 3600 * 3600, MOMENT // 3600 * 3600 + 7200]

@@ -40,6 +40,8 @@ def reason(line: bytes, *before: bytes, **options: Any) -> str:
         ('{"session": "s", "item": "a", "time_us": 1500000}', ("s", "a", 1.5, "")),
         ('{"session": "s", "item": "a", "time": "2023-11-14T22:13:20Z"}', ("s", "a", 1.7e9, "")),
         ('{"session": "s", "item": "a", "time": "2023-11-14 22:13:20"}', ("s", "a", 1.7e9, "")),
+        ('{"session": "s", "item": "a", "date": "2023-11-14", "time": "22:13:20"}', ("s", "a", 1.7e9, "")),
+        ('{"session": "s", "item": "a", "date": 20231114, "hour": 22}', ("s", "a", 1.7e9 - 800, "")),
         ('\ufeff{"session": "s", "item": "é", "time": 5, "id": "x"}\r', ("s", "é", 5.0, "x")),
     ],
 )

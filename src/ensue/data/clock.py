@@ -43,7 +43,8 @@ TIME_NAMES = split_words(
     "purchasetime requesttime logtime servertime posttime accesstime starttime unixtime unixtimestamp",
     "unixreviewtime reviewtime utctimestamp epochtime epoch utctime timeutc timestamputc datetimeutc createdutc",
     "localtime created createtime createdtime creationtime date eventdate clickdate visitdate orderdate",
-    "purchasedate ratingdate reviewdate timeframe zeit datum zeitstempel fecha hora horodatage",
+    "purchasedate ratingdate reviewdate timeframe zeit datum zeitstempel fecha hora horodatage datehourminute datehour",
+    "querytime searchtime searchedat",
 )
 """Names of columns that hold the time of an event, as :func:`plain_time_name` leaves them, the surest first."""
 SINCE_1970 = 1e8

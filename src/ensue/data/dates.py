@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +20,7 @@ from ensue.errors import DataError
 from ensue.lines import quoted
 
 Where = Callable[[int], str]
-CALENDARS = {"%Y%m%d": 8, "%Y%m%d%H%M": 12, "%Y%m%d%H%M%S": 14}
+CALENDARS = {"%Y%m%d": 8, "%Y%m%d%H": 10, "%Y%m%d%H%M": 12, "%Y%m%d%H%M%S": 14}
 """Dates written as one number, and how many digits it has."""
 
 
@@ -36,6 +37,8 @@ class ParsedTimes:
     day_first: bool | None = None
 
 
+HOURS = re.compile(r"(?i)(?:hour|hour_?of_?day|stunde|heure|hora|hr)$")
+"""The end of the name of a column of hours."""
 ASK = "set --day-first or --month-first"
 _ISO = re.compile(r"\s*\d{4}-\d\d-\d\d")
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
@@ -65,6 +68,32 @@ _SHAPES = (
     # Wed Aug 27 13:08:45 +0000 2008
     rf"^{_WEEKDAY}{_MONTH} +(?P<day>\d{{1,2}}) {_CLOCK}{_ZONE} (?P<year>\d{{4}})$",
 )
+
+
+def join_days(days: pl.Series, clocks: pl.Series) -> pl.Series:
+    """Return (events,) texts of a day and a time of day; null where either is missing.
+
+    Args:
+        days: (events,) dates, or texts or numbers of dates, perhaps with their midnight.
+        clocks: (events,) times of day, named as in the file. Numbers are hours in a column of hours, and hours, minutes
+            and seconds elsewhere: 32815 is 03:28:15.
+    """
+    days, texts = (
+        column.cast(pl.String).str.strip_chars().str.strip_suffix(".0").replace("", None) for column in (days, clocks)
+    )
+    if HOURS.search(clocks.name):
+        texts = texts.str.replace(r"^(\d{1,2})$", "$1:00")
+    # 32815 becomes 0000032815, of which the last six digits are taken.
+    digits = texts.str.replace(r"^(\d{1,6})$", "00000$1").str.replace(r"^\d*(\d\d)(\d\d)(\d\d)$", "$1:$2:$3")
+    return days.str.replace(r"[T ]00:00(?::00(?:\.0*)?)?$", "") + " " + digits.str.strip_prefix("0 days ")
+
+
+def are_day_and_clock(days: pl.Series, clocks: pl.Series) -> bool:
+    """Return whether two columns of texts are days and times of day."""
+    texts = join_days(days, clocks).drop_nulls()
+    with suppress(DataError):
+        return len(texts) > 0 and len(parse_dates(texts, str, usual=True).numbers) > 0
+    return False
 
 
 def calendar_seconds(numbers: Times, calendar: str) -> Times:

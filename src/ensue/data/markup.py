@@ -17,8 +17,9 @@ main nav ol p pre section table td th tr ul"""
 _INLINE = """a abbr audio b big body button cite code del em embed font form head html i iframe img input ins kbd
 label link mark meta noscript object picture q s samp script small source span strike strong style sub sup svg tbody
 thead time title tt u var video"""
-_BREAKING = frozenset(_BLOCKS.split())
-_KNOWN_TAGS = _BREAKING | frozenset(_INLINE.split())
+BREAKING = frozenset(_BLOCKS.split())
+"""Elements that begin a new line."""
+_KNOWN_TAGS = BREAKING | frozenset(_INLINE.split())
 _SILENT = frozenset(("script", "style", "noscript", "head", "svg"))
 _UNCLOSED = frozenset(("br", "dd", "dt", "hr", "img", "input", "li", "link", "meta", "p", "source", "td", "th", "tr"))
 """Elements that need no closing tag."""
@@ -95,7 +96,7 @@ class _Stripper(HTMLParser):
             self.pieces.append(unescape(self.get_starttag_text() or ""))
             return
         self.silent += tag in _SILENT
-        if tag in _BREAKING:
+        if tag in BREAKING:
             self.pieces.append("\n")
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -104,7 +105,7 @@ class _Stripper(HTMLParser):
 
     def handle_endtag(self, tag: str) -> None:
         self.silent = max(0, self.silent - (tag in _SILENT))
-        if tag in _BREAKING:
+        if tag in BREAKING:
             self.pieces.append("\n")
         if tag not in _KNOWN_TAGS:
             self.pieces.append(f"</{tag}>")
@@ -115,5 +116,10 @@ class _Stripper(HTMLParser):
 
 
 def _words(text: str) -> str:
-    lines = (" ".join(line.split()) for line in "".join(_Stripper(text).pieces).split("\n"))
+    return join_lines(_Stripper(text).pieces)
+
+
+def join_lines(pieces: Iterable[str]) -> str:
+    """Return pieces of text as one, with single spaces and without empty lines."""
+    lines = (" ".join(line.split()) for line in "".join(pieces).split("\n"))
     return "\n".join(line for line in lines if line)

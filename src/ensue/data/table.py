@@ -380,6 +380,17 @@ def sample_objects(content: Content) -> list[dict[str, object]]:
     return [read_object(line, f"{content.path}, line {number}") for number, line in islice(content.filled(), _SAMPLES)]
 
 
+def sample_rows(content: Content, delimited: Delimited | None = None) -> list[dict[str, object]]:
+    """Return column -> value of each of the first rows of a table; ``delimited`` is how a text is taken apart."""
+    if content.parquet:
+        return replace(content, part=(content.part[0] if content.part else 0, _SAMPLES)).table().to_dicts()
+    if content.json:
+        return sample_objects(content)
+    delimited = delimited or Delimited.of(content)
+    rows = islice((row for _, row in delimited.rows() if any(row)), not content.header, _SAMPLES)
+    return [dict(zip(delimited.names, row, strict=False)) for row in rows]
+
+
 def names_of(samples: Iterable[Mapping[str, object]]) -> list[str]:
     """The fields that objects have, in order of first appearance."""
     return list(dict.fromkeys(name for sample in samples for name in sample))

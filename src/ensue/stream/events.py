@@ -31,11 +31,11 @@ import numpy as np
 import polars as pl
 
 from ensue.data.clock import BANDS, MILLISECONDS, SINCE_1970, UNITS, WORDS, in_seconds, named_unit
-from ensue.data.dates import has_year_last, parse_dates
+from ensue.data.dates import has_year_last, join_days, parse_dates
 from ensue.data.file_bytes import KEEP
 from ensue.data.ids import MISSING
 from ensue.data.schema import NO_SCHEMA, DataSchema, kind_weights
-from ensue.data.sequences.columns import KIND, find_columns, kind_columns
+from ensue.data.sequences.columns import CLOCK, KIND, find_columns, kind_columns
 from ensue.errors import DataError, ModelFolderError, SettingError
 from ensue.lines import listed, one_line, quoted
 from ensue.records import History, normal_id
@@ -147,7 +147,7 @@ class EventReader:
         """
         columns, unit = state
         units, roles = (UNITS, {"session", "item", "time"}) if columns else (("", *UNITS), set[str]())
-        if columns.keys() != roles or unit not in units:
+        if columns.keys() - {CLOCK} != roles or unit not in units:
             raise ValueError("the reader's columns or unit are not known")
         self.columns = {} if self.stated_columns else dict(columns)
         self.unit = self.stated_unit or unit
@@ -182,6 +182,12 @@ class EventReader:
             return
         columns = self._roles(record)
         session, value = (self._id(record, columns[role], role) for role in ("session", "item"))
+        if CLOCK in columns:
+            days, clocks = (
+                pl.Series(columns[role], [record.get(columns[role])], pl.String, strict=False)
+                for role in ("time", CLOCK)
+            )
+            record |= {columns["time"]: join_days(days, clocks)[0]}
         seconds, unit = self._seconds(record, columns["time"])
         # The first id that is not empty.
         mark = next((_name(record, name, "id") for name in MARKS if record.get(name) not in (None, "")), "")
@@ -242,12 +248,14 @@ class EventReader:
         if self.columns:
             return self.columns
         try:
-            fields, _ = find_columns(self.source, list(record), self.stated_columns, self.schema)
+            fields, _ = find_columns(
+                self.source, list(record), self.stated_columns, self.schema, samples=[record] * (not self.stated_unit)
+            )
         except DataError as error:
             raise Reject(str(error).removeprefix(f"{self.source}: ")) from error
         if "time" not in fields:
             raise Reject(f"no field is recognised as the time; the fields are {listed(record)}")
-        return {role: fields[role] for role in ("session", "item", "time")}
+        return {role: fields[role] for role in ("session", "item", "time", CLOCK) if role in fields}
 
     def _seconds(self, record: dict[str, object], name: str) -> tuple[float, str]:
         time = record.get(name)

@@ -33,7 +33,7 @@ def test_diginetica_by_hand(tmp_path: Path) -> None:
         History(("x",), (day + 86400,), "2"),
     ]
     assert (understood.layout, understood.absolute) == ("diginetica", True)
-    columns = {"session": "session_id", "item": "item_id", "time": "eventdate", "within": "timeframe"}
+    columns = {"session": "session_id", "item": "item_id", "time": "eventdate", "clock": "timeframe"}
     assert understood.columns == columns
     assert understood.notes == (
         "time is the day 'eventdate' plus 'timeframe', milliseconds within the session",
@@ -338,7 +338,7 @@ REFUSED: dict[str, tuple[str | bytes, str]] = {
     ),
     "diginetica, no offset": (
         DIGINETICA + "1;NA;b;;2016-05-09\n",
-        ", line 2: timeframe is empty; give every event a time",
+        ", line 2: time is empty; give every event a time, or leave such rows out with --missing drop",
     ),
     "diginetica, no item": (
         DIGINETICA.replace("item_id", "thing") + "1;NA;b;5;2016-05-09\n",

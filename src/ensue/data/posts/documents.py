@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -23,6 +23,7 @@ import polars as pl
 from ensue.arguments import require_path
 from ensue.data.file_bytes import ending, files_in, is_several
 from ensue.data.files import Content
+from ensue.data.markup import BREAKING, join_lines
 from ensue.data.posts.formats import ARTICLE_ROLES, collection_of
 from ensue.data.posts.platforms import is_json, objects
 from ensue.data.schema import Roles
@@ -37,9 +38,7 @@ _CHARSET = re.compile(r"""(?i)<meta[^>]+charset\s*=\s*["']?([\w.:-]+)""")
 _TITLE = 200
 """Characters of a first line, with an empty one after it, that is a title."""
 _NO_TEXT = "script style noscript svg template nav footer aside form button select iframe"
-_BREAKS = """address article blockquote br dd div dl dt figcaption figure h1 h2 h3 h4 h5 h6 header hr li main ol p pre
-section table td th tr ul"""
-_SILENT, _BREAKING = frozenset(_NO_TEXT.split()), frozenset(_BREAKS.split())
+_SILENT = frozenset(_NO_TEXT.split())
 _MIN_WORD_SHARE = 0.2
 """Share of a page's words that its longest ``article`` must hold to be the one: others are teasers."""
 
@@ -125,13 +124,13 @@ class _Page(HTMLParser):
     @property
     def body(self) -> str:
         """The article, a line a paragraph, without its title."""
-        all_text = _lines(text for text, _, _ in self._pieces)
+        all_text = join_lines(text for text, _, _ in self._pieces)
         articles = [
-            _lines(text for text, at, _ in self._pieces if at == number + 1) for number in range(self._articles)
+            join_lines(text for text, at, _ in self._pieces if at == number + 1) for number in range(self._articles)
         ]
         # Teasers of other articles are short; one that holds little of the page is a teaser, too.
         longest = max(articles, key=len, default="")
-        inside = _lines(text for text, _, main in self._pieces if main)
+        inside = join_lines(text for text, _, main in self._pieces if main)
         article = longest if len(longest) >= _MIN_WORD_SHARE * len(all_text) and longest else inside or all_text
         # Most pages repeat the title as the first line of the article.
         first, _, paragraphs = article.partition("\n")
@@ -147,7 +146,7 @@ class _Page(HTMLParser):
             self._articles += 1
         if tag in _SILENT or tag in ("article", "main", "h1", "title"):
             self._open.append(tag)
-        if tag in _BREAKING:
+        if tag in BREAKING:
             self._add("\n")
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -160,7 +159,7 @@ class _Page(HTMLParser):
                 pass
             if tag == "h1":
                 self._titles["h1"] += "\0"  # the first one is whole
-        if tag in _BREAKING:
+        if tag in BREAKING:
             self._add("\n")
 
     def handle_data(self, data: str) -> None:
@@ -175,11 +174,6 @@ class _Page(HTMLParser):
 
     def _add(self, text: str) -> None:
         self._pieces.append((text, self._articles if "article" in self._open else 0, "main" in self._open))
-
-
-def _lines(pieces: Iterable[str]) -> str:
-    lines = (" ".join(line.split()) for line in "".join(pieces).split("\n"))
-    return "\n".join(line for line in lines if line)
 
 
 _JSON = (".json", ".jsonl", ".ndjson")

@@ -36,8 +36,10 @@ from ensue.data.layouts import Layout, has, recognise
 from ensue.data.posts.formats import export_of
 from ensue.data.posts.platforms import ACCOUNT, holds_searches, read_activities
 from ensue.data.schema import FoundColumns, Roles, name_table, plain_name, require_roles
+from ensue.data.sequences.columns import CLOCK, day_and_clock
 from ensue.data.sequences.formats import read_histories, read_parquet_lists
-from ensue.data.table import Table, names_of, read_object, read_table, sample_objects
+from ensue.data.sequences.sessions import with_clock
+from ensue.data.table import Table, names_of, read_object, read_table, sample_objects, sample_rows
 from ensue.errors import DataError
 from ensue.lines import listed, part_of, quoted
 
@@ -48,7 +50,7 @@ _NAMES = name_table("""
         keywords keyword q search question
     user: anonid user userid clientid visitorid customerid uid account username anonymousid deviceid cookie cookieid
     session: session sessionid sid visit visitid
-    time: querytime searchtime searchedat
+    time: time
     part: split part fold
     turn: turn turnid turnno turnnumber turnindex questionno utteranceid
     speaker: speaker role
@@ -64,7 +66,7 @@ _CONVERSATIONS = name_table("""
 """)
 _USERS = ("user", "human", "customer", "seeker", "usr")
 """Names of the speaker whose turns are queries."""
-_WORDS = _NAMES | {"session": (*_NAMES["session"], *_CONVERSATIONS["id"]), "time": (*_NAMES["time"], *TIME_NAMES)}
+_WORDS = _NAMES | {"session": (*_NAMES["session"], *_CONVERSATIONS["id"]), "time": TIME_NAMES, "clock": ()}
 ROLES = tuple(_WORDS)
 _EXAMPLE = "query=…,user=…,time=…"
 _COLUMNS = Roles(known=_WORDS, needed=("query",), doubted=ROLES[:5], example=_EXAMPLE, plain=plain_time_name)
@@ -241,7 +243,7 @@ def _table(content: Content, stated: Mapping[str, str], missing: str) -> Table:
         if not content.head(1):
             raise DataError(f"{content.path}: no line has an object under _source; give ubi_queries as JSON Lines")
         names = _names(content)
-    table = read_table(content, partial(_find, content, stated=stated)).filled(content.path, "text")
+    table = with_clock(read_table(content, partial(_find, content, stated=stated))).filled(content.path, "text")
     doubled = doubled_rows(table.frame)
     # Ids are cleaned before turns are sorted, so that a place in a message is one in the file.
     ids = IdColumns({"user": "user", "session": "session"}, rows="row", missing=missing, drops=missing == DROP)
@@ -348,6 +350,8 @@ def _find(content: Content, names: Sequence[str], stated: Mapping[str, str]) -> 
         DataError: a column that is missing, none for the query, or nothing that tells one session from the next.
     """
     paired = {} if "query" in stated else _texts_of_turns(names)
+    if not {"time", CLOCK} & {*stated, *content.trained.columns}:
+        paired |= day_and_clock(content.path, sample_rows(content))
     columns, notes = _COLUMNS.find(content.path, names, stated, trained=content.trained, **paired)
     if "session" not in columns and not {"user", "time"} <= columns.keys():
         lacking = " and no ".join(role for role in ("user", "time") if role not in columns)

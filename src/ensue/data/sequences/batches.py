@@ -27,7 +27,7 @@ from ensue.data.file_bytes import FileBytes
 from ensue.data.files import Content, answering, require_no_zeros
 from ensue.data.ids import IdColumns, Tally
 from ensue.data.sequences.prepared import flush
-from ensue.data.sequences.rows import TEXT, id_columns, read_rows, require_filled, times_of
+from ensue.data.sequences.rows import TEXT, find_roles, id_columns, read_rows, require_filled, times_of
 from ensue.data.sequences.sources import LogFile
 from ensue.data.table import ReadOptions, Table
 from ensue.errors import DataError, SettingError
@@ -165,9 +165,10 @@ class Batches:
         for number, source in [*enumerate(self.sources)][cursor.source : self.end]:
             with answering(source.path):
                 content = self.options.open(source.path, in_pieces=True)
+                roles = find_roles(content, self.options, source.layout)
                 begin = cursor if number == cursor.source else Cursor(number)
                 for piece, following in pieces(content, source.layout, begin):
-                    table, num_empty = read_rows(piece, self.options, source.layout).without_empty()
+                    table, num_empty = read_rows(piece, self.options, source.layout, roles).without_empty()
                     self.state.empty += num_empty
                     self.state.add_notes(*content.notes, *table.notes)
                     # Pieces of one file count as one file with events.

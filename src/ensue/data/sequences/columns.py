@@ -5,9 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from itertools import product
 from pathlib import Path
 
+import polars as pl
+
 from ensue.data.clock import TIME_NAMES, plain_time_name
+from ensue.data.dates import HOURS, are_day_and_clock
 from ensue.data.schema import NO_SCHEMA, DataSchema, renamed, require_columns, require_roles, split_words, trained_on
 from ensue.errors import DataError, SettingError
 from ensue.lines import listed, one_line, quoted
@@ -21,8 +25,16 @@ PROPENSITY = "propensity"
 """The role of the column of probabilities with which items were shown; only where it is stated."""
 NUMBERS = (WEIGHT, PROPENSITY)
 """Roles of columns of numbers."""
-WITHIN = "within"
-"""The role of Diginetica's ``timeframe``, milliseconds within a session whose ``time`` is only a day. Never stated."""
+CLOCK = "clock"
+"""The role of the time of day where ``time`` is a day; of Diginetica's ``timeframe``, milliseconds in a session."""
+_DAYS = (*TIME_NAMES, "day", "eventday", "visitday", "sessiondate", "serverdate", "logdate", "transactiondate")
+_CLOCKS = split_words(
+    *TIME_NAMES,
+    "timeofday clock clocktime hour hourofday eventhour visithour hourminute hhmm hhmmss uhrzeit stunde heure",
+)
+"""Names of columns that may hold the day, and those that may hold the time of day."""
+_MIN_NUMBERS = 10
+"""Number of values from which on numbers such as 32815 are times of day."""
 _SESSIONS = ("session", "sessionid", "sequence", "sequenceid")
 _STORIES = ("cascade", "cascadeid", "story", "storyid", "conversationid", "threadid")
 _PAGES = ("url", "pageurl")
@@ -51,7 +63,12 @@ _TYPED = re.compile(r"[^:]+:(token|token_seq|float|float_seq)")
 
 
 def find_columns(
-    path: Path, names: Sequence[str], stated: Mapping[str, str], trained: DataSchema = NO_SCHEMA, events: str = ""
+    path: Path,
+    names: Sequence[str],
+    stated: Mapping[str, str],
+    trained: DataSchema = NO_SCHEMA,
+    events: str = "",
+    samples: Sequence[Mapping[str, object]] = (),
 ) -> tuple[dict[str, str], tuple[str, ...]]:
     """Find the column of each role, and write a note wherever two columns would have fitted.
 
@@ -64,6 +81,7 @@ def find_columns(
         stated: role -> column.
         trained: how the training data was read; its columns come before those found by name.
         events: the event types that are read, as stated; every table needs a column of them then.
+        samples: the first rows, by whose values a day and a time of day in two columns are found.
 
     Raises:
         DataError: a column that is missing, no column for the sequence or the value, or several that may be meant.
@@ -71,10 +89,12 @@ def find_columns(
     """
     if KIND in stated and not (events or trained.events):
         raise SettingError(f"columns: {KIND}={stated[KIND]} needs --events, the event types that are read")
-    require_roles(stated, (*ROLES, KIND, *NUMBERS))
+    require_roles(stated, (*ROLES, CLOCK, KIND, *NUMBERS))
     require_columns(path, names, stated)
-    if WITHIN not in trained.columns:  # a day and its milliseconds are found by their names alone
-        stated = {**trained.present(names, stated), **stated}
+    usual = trained.present(names, stated)
+    # A day and its time of day go together, or both are looked for.
+    is_part = CLOCK in trained.columns and not {"time", CLOCK} <= usual.keys()
+    stated = {**{role: usual[role] for role in usual if not is_part or role not in ("time", CLOCK)}, **stated}
     columns = dict(stated)
 
     def fill(role: str, candidates: tuple[str, ...]) -> None:
@@ -113,18 +133,55 @@ def find_columns(
             f"{path}: --events {events}: no column is recognised as the event type; the columns are "
             f"{listed(names)}; name it with --columns {KIND}=…"
         )
-    if "time" not in stated and (within := _within(names, columns)):
-        day, offset = within
-        roles = {"session": columns["session"], "item": columns["item"], "time": day, WITHIN: offset}
-        roles |= {role: columns[role] for role in (KIND, *NUMBERS) if role in columns}
-        return roles, (f"time is the day {quoted(day)} plus {quoted(offset)}, milliseconds within the session",)
+    if "time" not in stated:
+        columns |= _within(names, columns) or day_and_clock(path, samples)
     notes = renamed(columns, trained)
+    if CLOCK in columns:
+        unit = ", milliseconds within the session" if is_offset(columns) else ""
+        notes.append(f"time is the day {quoted(columns['time'])} plus {quoted(columns[CLOCK])}{unit}")
     if WEIGHT in trained.columns and WEIGHT not in columns:
         notes.append(f"column {quoted(trained.columns[WEIGHT])} of the training data is missing: events have weight 1")
-    for name in _named(names, TIME_NAMES) if "time" not in stated else ():
+    for name in _named(names, TIME_NAMES) if "time" not in stated and CLOCK not in columns else ():
         if name not in columns.values():
             notes.append(f"time is {quoted(columns['time'])}; {quoted(name)} would fit too; choose with --columns")
-    return {role: columns[role] for role in (*ROLES, KIND, *NUMBERS) if role in columns}, tuple(notes)
+    return {role: columns[role] for role in (*ROLES, CLOCK, KIND, *NUMBERS) if role in columns}, tuple(notes)
+
+
+def day_and_clock(path: Path, samples: Sequence[Mapping[str, object]]) -> dict[str, str]:
+    """Return the column of the day as ``time`` and that of the time of day as ``clock``; nothing unless both are there.
+
+    Args:
+        path: the file, for messages.
+        samples: the first rows.
+
+    Raises:
+        DataError: several columns of either kind, or a time of day that may be a number of seconds.
+    """
+    rows = (
+        {name: str(row[name]) for name in _named([*row], _DAYS + _CLOCKS) if row[name] is not None} for row in samples
+    )
+    texts = pl.DataFrame([row for row in rows if row], infer_schema_length=None)
+    named_pairs = product(_named(texts.columns, _DAYS), _named(texts.columns, _CLOCKS))
+    pairs = [(day, clock) for day, clock in named_pairs if day != clock and are_day_and_clock(texts[day], texts[clock])]
+    times = _named(texts.columns, TIME_NAMES)[:1]
+    if not pairs or not {*times} <= {name for pair in pairs for name in pair}:
+        return {}
+    day, clock = pairs[0]
+    numbers = texts[clock].cast(pl.Float64, strict=False).drop_nulls().to_list()
+    # Small numbers may as well be seconds.
+    is_unsure = numbers and not HOURS.search(clock) and (len(numbers) < _MIN_NUMBERS or max(numbers) < 10_000)
+    if is_unsure or len(pairs) > 1:
+        days, clocks = (list(dict.fromkeys(names)) for names in zip(*pairs, strict=True))
+        raise DataError(
+            f"{path}: {listed(days)} may be the day and {listed(clocks)} its time of day; choose with --columns "
+            f"time={day},{CLOCK}={clock} (22:13:20 or 221320), or time={(*times, day)[0]} for that column alone"
+        )
+    return {"time": day, CLOCK: clock}
+
+
+def is_offset(columns: Mapping[str, str]) -> bool:
+    """Return whether the time of day is milliseconds within a session, as in Diginetica's files."""
+    return _plain(columns.get(CLOCK, "")) == "timeframe"
 
 
 def is_user_log(columns: Mapping[str, str]) -> bool:
@@ -201,13 +258,13 @@ def is_typed(names: Sequence[str], where: str) -> bool:
     return all(typed)
 
 
-def _within(names: Sequence[str], columns: Mapping[str, str]) -> tuple[str, str] | None:
-    """Diginetica's day and its milliseconds within the session."""
+def _within(names: Sequence[str], columns: Mapping[str, str]) -> dict[str, str]:
+    """Return Diginetica's day and its milliseconds within the session by role, if they are there."""
     days = _named(names, ("eventdate",))
     offsets = _named(names, ("timeframe",))
     used = {columns["session"], columns["item"]}
     session = _plain(columns["session"]) in _SESSIONS and not {*days, *offsets} & used
-    return (days[0], offsets[0]) if days and offsets and session else None
+    return {"time": days[0], CLOCK: offsets[0]} if days and offsets and session else {}
 
 
 def _named(names: Sequence[str], candidates: Sequence[str]) -> list[str]:

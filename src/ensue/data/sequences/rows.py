@@ -20,19 +20,29 @@ from ensue.data.posts.formats import FIELDS as EXPORT_FIELDS
 from ensue.data.posts.formats import export_of
 from ensue.data.schema import FoundColumns
 from ensue.data.sequences.columns import (
+    CLOCK,
     KIND,
     WHOLE_USERS,
-    WITHIN,
     find_columns,
+    is_offset,
     is_ratings,
     is_retailrocket,
     is_typed,
     is_user_log,
 )
 from ensue.data.sequences.formats import READERS, read_parquet_lists, recognise, stated_layout
-from ensue.data.sequences.sessions import add_offsets, find_lists, read_lists
+from ensue.data.sequences.sessions import find_lists, read_lists, with_clock
 from ensue.data.sequences.weights import read_numbers
-from ensue.data.table import ReadOptions, Table, names_of, read_delimited, read_json, read_parquet, sample_objects
+from ensue.data.table import (
+    ReadOptions,
+    Table,
+    names_of,
+    read_delimited,
+    read_json,
+    read_parquet,
+    sample_objects,
+    sample_rows,
+)
 from ensue.errors import DataError, SettingError
 from ensue.lines import quoted
 
@@ -63,7 +73,7 @@ UNORDERED = ("diginetica", "retailrocket", "deephawkes", "takeout", *WHOLE_USERS
 
 def is_unordered(layout: str, columns: Mapping[str, str]) -> bool:
     """Return whether a layout is known to keep events in no order of time."""
-    return WITHIN in columns or layout in UNORDERED
+    return is_offset(columns) or layout in UNORDERED
 
 
 def remarks_on(layout: str, columns: Mapping[str, str]) -> tuple[str, ...]:
@@ -74,14 +84,8 @@ def remarks_on(layout: str, columns: Mapping[str, str]) -> tuple[str, ...]:
 
 def times_of(table: Table) -> pl.Series | None:
     """(rows,) numbers, dates or texts of either, named as in the file; ``None`` where there are none."""
-    frame = table.frame
-    columns = table.columns
-    if "time" not in frame.columns:
-        return None
-    times = frame["time"].rename(columns.get("time", ""))
-    if WITHIN in columns:
-        return add_offsets(times, frame[WITHIN].rename(columns[WITHIN]), table.where)
-    return times
+    times = table.frame.get_column("time", default=None)
+    return None if times is None else times.rename(table.columns.get("time", ""))
 
 
 def normalise_ids(table: Table, ids: IdColumns) -> Table:
@@ -186,13 +190,17 @@ def recognise_layout(content: Content, options: ReadOptions) -> LogLayout:
 
 
 def find_roles(content: Content, options: ReadOptions, layout: str) -> FoundColumns:
-    """The columns that :func:`read_rows` will read, by role, without reading any row but the first.
+    """The columns that :func:`read_rows` will read, by role, by their names and the first rows.
 
     Raises:
         DataError: a role without a column.
     """
     names = _names(content, layout)
-    return find_columns(content.path, names, options.columns, content.trained, options.events)
+    # Times of a stated unit are numbers, and no times of day.
+    is_number = options.time_unit not in (None, "iso")
+    is_table = layout not in ("parquet", "jsonl events")
+    samples = () if is_number else sample_rows(content, _delimited(content) if is_table else None)
+    return find_columns(content.path, names, options.columns, content.trained, options.events, samples)
 
 
 def _names(content: Content, layout: str) -> list[str]:
@@ -201,18 +209,19 @@ def _names(content: Content, layout: str) -> list[str]:
     return content.names() if layout == "parquet" else _delimited(content).names
 
 
-def read_rows(content: Content, options: ReadOptions, layout: str) -> Table:
-    """The events of a table: columns ``session``, ``item`` and maybe ``time`` and ``within``, in the file's order.
+def read_rows(content: Content, options: ReadOptions, layout: str, roles: FoundColumns | None = None) -> Table:
+    """The events of a table: columns ``session``, ``item`` and maybe ``time``, in the file's order.
 
     Args:
         content: the file, or a part of it under its header.
         options: how it is read.
         layout: the name of its layout, one with one event per row.
+        roles: as :func:`find_roles` returns them for the whole file.
 
     Raises:
         DataError: the first row that does not fit.
     """
-    roles = find_roles(content, options, layout)
+    roles = roles or find_roles(content, options, layout)
     if layout == "parquet":
         table = read_parquet(content, lambda names: roles)
     elif layout == "jsonl events":
@@ -221,7 +230,7 @@ def read_rows(content: Content, options: ReadOptions, layout: str) -> Table:
         table = _read_delimited(content, options, *roles)
     if layout in ("parquet", "jsonl events") and is_user_log(table.columns) and is_ratings(_names(content, layout)):
         table = replace(table, layout="ratings")
-    return select_event_types(read_numbers(table), options.event_types)
+    return select_event_types(read_numbers(with_clock(table)), options.event_types)
 
 
 def _read_delimited(content: Content, options: ReadOptions, columns: dict[str, str], notes: tuple[str, ...]) -> Table:
@@ -231,11 +240,10 @@ def _read_delimited(content: Content, options: ReadOptions, columns: dict[str, s
     if content.path.suffix == ".inter" and not typed:
         notes = (*notes, "the header has no RecBole types such as item_id:token; columns are found by their names")
     types: dict[str, type[pl.DataType]] = {}
-    if "time" in columns and options.time_unit != "iso":
-        at = names.index(columns["time"])
-        rows = islice(delimited.rows(), not content.header, 100)
+    if "time" in columns and CLOCK not in columns and options.time_unit != "iso":
         # Numbers are parsed by polars itself, which is faster; dates and odd numbers stay texts.
-        samples = [row[at] for _, row in rows if len(row) > at and row[at]]
+        rows = sample_rows(content, delimited)
+        samples = [str(row[columns["time"]]) for row in rows if row.get(columns["time"])]
         if samples and all(map(is_plain_number, samples)):
             types[columns["time"]] = pl.Float64
     table = read_delimited(delimited, columns, notes, types)
@@ -245,7 +253,7 @@ def _read_delimited(content: Content, options: ReadOptions, columns: dict[str, s
         "retailrocket": is_retailrocket(names),
         "ratings": not typed and is_user_log(columns) and is_ratings(names),
         "recbole": typed,
-        "diginetica": WITHIN in columns,
+        "diginetica": is_offset(columns),
     }
     return replace(table, layout=next((layout for layout, fits in layouts.items() if fits), table.layout))
 

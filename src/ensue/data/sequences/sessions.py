@@ -9,10 +9,11 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 
-from ensue.data.dates import Where
+from ensue.data.dates import Where, join_days
 from ensue.data.delimited import Delimited
 from ensue.data.files import Content
 from ensue.data.histories import Histories, is_prefix, ranges
+from ensue.data.sequences.columns import CLOCK, is_offset
 from ensue.data.sequences.events import list_table, split_ids
 from ensue.data.table import Table, read_delimited, skipped
 from ensue.errors import DataError, SettingError
@@ -76,20 +77,30 @@ def drop_prefixes(histories: Histories) -> Histories:
     return histories.select(is_kept)
 
 
-def add_offsets(day: pl.Series, offset: pl.Series, where: Where) -> pl.Series:
+def with_clock(table: Table) -> Table:
+    """Return a table with each day and its time of day in one column.
+
+    Raises:
+        DataError: a day or an offset of Diginetica's that is none.
+    """
+    if CLOCK not in table.frame.columns:
+        return table
+    day, clock = (table.frame[role].rename(table.columns[role]) for role in ("time", CLOCK))
+    times = _add_offsets(day, clock, table.where) if is_offset(table.columns) else join_days(day, clock)
+    return replace(table, frame=table.frame.drop(CLOCK).with_columns(time=times))
+
+
+def _add_offsets(day: pl.Series, offset: pl.Series, where: Where) -> pl.Series:
     """Days moved on by the milliseconds beside them, so that a session's clicks have their order.
 
     Raises:
         DataError: a day that is no date, or an offset that is no number.
     """
-    if day.dtype == pl.String:
-        dates = day.str.strip_chars().str.to_date("%Y-%m-%d", strict=False).cast(pl.Datetime("us"))
-    else:
-        dates = day.cast(pl.Datetime("us"))
-    passed = offset.str.strip_chars() if offset.dtype == pl.String else offset
-    milliseconds = passed.cast(pl.Float64, strict=False)
+    texts = day.cast(pl.String).str.strip_chars().str.head(10)
+    dates = texts.str.to_date("%Y-%m-%d", strict=False).cast(pl.Datetime("us"))
+    milliseconds = offset.cast(pl.String).str.strip_chars().cast(pl.Float64, strict=False)
     _refuse(day, dates.is_null(), "a date such as 2016-05-09", where)
-    _refuse(offset, milliseconds.is_null() | ~milliseconds.is_finite(), "a number of milliseconds", where)
+    _refuse(offset, ~milliseconds.is_finite().fill_null(value=False), "a number of milliseconds", where)
     return (dates + (milliseconds * 1000).round().cast(pl.Int64).cast(pl.Duration("us"))).rename(day.name)
 
 
@@ -143,7 +154,5 @@ def _joined(frame: pl.DataFrame, columns: list[str]) -> pl.Series:
 
 
 def _refuse(column: pl.Series, wrong: pl.Series, expected: str, where: Where) -> None:
-    for row in wrong.arg_true()[:1]:
-        if column[row] is None:
-            raise DataError(f"{where(row)}: {column.name} is empty; give every event a time")
+    for row in (wrong & column.is_not_null()).arg_true()[:1]:
         raise DataError(f"{where(row)}: {column.name} {quoted(column[row])} is not {expected}")

@@ -16,7 +16,7 @@ from ensue.data.delimited import Delimited
 from ensue.data.file_bytes import Opening
 from ensue.data.files import answering
 from ensue.data.histories import Histories
-from ensue.data.sequences.columns import KIND, NUMBERS, find_columns, is_person, kind_columns, user_columns
+from ensue.data.sequences.columns import CLOCK, KIND, NUMBERS, find_columns, is_person, kind_columns, user_columns
 from ensue.data.sequences.formats import READERS, recognise
 from ensue.data.sequences.sessions import find_lists
 from ensue.data.sequences.sources import files_of
@@ -56,7 +56,8 @@ def telling_columns(
     # The reader says what is wrong with a file; a column that it never looks at may hold anything.
     with suppress(DataError), answering(path):
         if (frame := _first_rows(Path(path), options)) is not None:
-            roles = find_columns(Path(path), frame.columns, options.columns, options.schema)[0]
+            samples = frame.head().to_dicts()
+            roles = find_columns(Path(path), frame.columns, options.columns, options.schema, samples=samples)[0]
             return [*([] if events else _kinds(frame, roles)), *_shared_sessions(frame, roles), *_told(frame, roles)]
     return []
 
@@ -153,7 +154,8 @@ def _told(frame: pl.DataFrame, roles: Mapping[str, str]) -> list[str]:
     value = roles["item"]
     if "time" in roles:
         times = frame[roles["time"]].cast(pl.Float64, strict=False)
-        frame = frame.sort(times if not times.null_count() else frame[roles["time"]], maintain_order=True)
+        texts = [roles[role] for role in ("time", CLOCK) if role in roles]
+        frame = frame.sort(texts if times.null_count() or CLOCK in roles else times, maintain_order=True)
     names = [name for name in frame.columns if name not in roles.values()]
     if not names:
         return []

@@ -23,7 +23,7 @@ from ensue.data.posts.documents import open_texts
 from ensue.data.schema import ReadReport
 from ensue.data.table import ReadOptions, Table, nothing, read_together
 from ensue.data.texts.formats import read_rows
-from ensue.data.texts.label_sets import UNIT, change_labels, delimiter_of, from_lists, stated_delimiter, to_sets
+from ensue.data.texts.label_sets import UNIT, Change, change_labels, delimiter_of, from_lists, stated_delimiter, to_sets
 from ensue.data.texts.labels import join_spellings, match_spellings, present
 from ensue.errors import DataError, SettingError
 from ensue.lines import part_of, plural, quoted
@@ -85,16 +85,14 @@ class Texts:
 
     def join_spellings(self) -> tuple[Texts, tuple[str, ...]]:
         """Return the texts with each label spelled in one way, and a warning that lists what was joined."""
-        if self.labels is None:
-            return self, ()
-        labels, warnings = change_labels(self.labels, join_spellings)
-        return replace(self, labels=labels), warnings
+        return self._change_labels(join_spellings)
 
     def match_spellings(self, known: Sequence[str]) -> tuple[Texts, tuple[str, ...]]:
         """Return the texts with labels spelled as ``known`` ones are, and a warning that lists what was matched."""
-        if self.labels is None:
-            return self, ()
-        labels, warnings = change_labels(self.labels, partial(match_spellings, known=known))
+        return self._change_labels(partial(match_spellings, known=known))
+
+    def _change_labels(self, change: Change) -> tuple[Texts, tuple[str, ...]]:
+        labels, warnings = (None, ()) if self.labels is None else change_labels(self.labels, change)
         return replace(self, labels=labels), warnings
 
     @classmethod

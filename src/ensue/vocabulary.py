@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from itertools import chain, compress, repeat
+from itertools import accumulate, chain, compress, pairwise, repeat
 
 import numpy as np
 import numpy.typing as npt
@@ -73,17 +73,16 @@ class Vocabulary:
         """Ids of many values, ``UNKNOWN`` where a value never arrived."""
         return np.fromiter(map(self._ids.get, values, repeat(UNKNOWN)), np.int32)
 
-    def known_each(self, lists: Sequence[Collection[str]]) -> list[npt.NDArray[np.int64]]:
-        """Return, for each list, the ids of its values that are in the vocabulary, each once and rising.
+    def known_each(self, lists: Sequence[Collection[str]]) -> list[npt.NDArray[np.int32]]:
+        """Return, for each list, the ids of its values that are in the vocabulary, in the order of the list.
 
         Many values are compared by hashes of 64 bits: the probability that a value is mistaken for one of a million
         others is 10^-13.
         """
         ids = self._ids_by_hash(lists)
-        ends = np.cumsum([len(values) for values in lists])
-        # Sorted ids of each list; an id that equals the one before it is a repeat.
-        rising = [np.sort(list_ids[list_ids >= FIRST]) for list_ids in np.split(ids, ends[:-1])] if lists else []
-        return [list_ids[np.diff(list_ids, prepend=PADDING) > 0].astype(np.int64) for list_ids in rising]
+        bounds = accumulate(map(len, lists), initial=0)
+        of_lists = [ids[low:high] for low, high in pairwise(bounds)]
+        return [list_ids[list_ids >= FIRST] for list_ids in of_lists]
 
     def _ids_by_hash(self, lists: Sequence[Collection[str]]) -> npt.NDArray[np.int32]:
         """Return (values of all lists,) ids; a value that is not in the vocabulary has 0 or ``UNKNOWN``."""

@@ -151,8 +151,10 @@ class ItemFilter:
     @cached_property
     def words(self) -> npt.NDArray[np.uint64]:
         """(words,) the mask with one bit per id; see :class:`ensue.topk.Permitted`."""
-        # The last word is filled up with zeros.
-        return np.packbits(np.pad(self.mask, (0, -self.num_ids % 64)), bitorder="little").view(np.uint64)
+        # The last word is filled up with zeros; np.pad takes three times as long.
+        filled = np.zeros(-(-self.num_ids // 64) * 64, np.bool_)
+        filled[: self.num_ids] = self.mask
+        return np.packbits(filled, bitorder="little").view(np.uint64)
 
     @cached_property
     def few_ids(self) -> Index | None:

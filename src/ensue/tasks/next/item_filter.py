@@ -6,7 +6,7 @@ A rule takes items out of the answers alone; probabilities stay those of all ite
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
@@ -256,14 +256,31 @@ class FilterCache:
         cached = self._cached.get(key)
         if isinstance(cached, ItemFilter):
             return cached
-        exclude, allow, conditions, columns, num_ids = key[:5]
+        mask = self._of_long_lists(key, masks)
+        short_exclude, short_allow = ([each for each in keys if isinstance(each, int)] for keys in key[:2])
+        if short_exclude or short_allow:
+            mask = mask.copy()
+            _restrict(mask, masks, short_exclude, short_allow)
+        reranker = None
+        if key.max_per or key.diversify:
+            reranker = Reranker(key.max_per, key.diversify, key.columns, key.similarity)
+        item_filter = ItemFilter(mask, rules, reranker)
+        if not (short_exclude or short_allow):
+            self._keep(key, item_filter, key.num_ids)
+        return item_filter
+
+    def _of_long_lists(self, key: Key, masks: Mapping[Hashable, Mask]) -> Mask:
+        """Return (ids,) whether the conditions and the long lists permit an id; not to be changed, as it is cached."""
+        exclude, allow = (tuple(each for each in keys if not isinstance(each, int)) for keys in key[:2])
+        conditions, columns, num_ids = key[2:5]
+        part = exclude, allow, conditions, columns, num_ids
+        cached = self._cached.get(part)
+        if isinstance(cached, np.ndarray):
+            return cached
         mask = np.ones(num_ids, np.bool_)
         # Padding and unknown are never answers.
         mask[:FIRST] = False
-        for each in exclude:
-            mask &= ~masks[each]
-        for each in allow:
-            mask &= masks[each]
+        _restrict(mask, masks, exclude, allow)
         for condition in conditions:
             true = self._cached.get((condition, columns))
             if not isinstance(true, np.ndarray):
@@ -271,13 +288,9 @@ class FilterCache:
                 true = columns.truth(*condition).true
                 self._keep((condition, columns), true, num_ids)
             mask &= true
-        reranker = None
-        if key.max_per or key.diversify:
-            reranker = Reranker(key.max_per, key.diversify, columns, key.similarity)
-        item_filter = ItemFilter(mask, rules, reranker)
-        if all(len(ids) >= MIN_CACHED_ITEMS for ids in chain(rules.exclude, rules.allow)):
-            self._keep(key, item_filter, num_ids)
-        return item_filter
+        if part[:2] != key[:2]:  # else the filter itself is cached
+            self._keep(part, mask, num_ids)
+        return mask
 
     def _masks(self, lists: Mapping[Hashable, Collection[str]], vocabulary: Vocabulary) -> dict[Hashable, Mask]:
         """Return (ids,) whether an id is on each list. All are looked up together: a look-up has a price of its own."""
@@ -297,6 +310,16 @@ class FilterCache:
         self._cached[key] = made
         for oldest in [*self._cached][: -min(MAX_CACHED, max(1, MAX_CACHED_BYTES // (5 * num_ids)))]:
             self._cached.pop(oldest, None)
+
+
+def _restrict(
+    mask: Mask, masks: Mapping[Hashable, Mask], exclude: Iterable[Hashable], allow: Iterable[Hashable]
+) -> None:
+    """Apply lists to a mask, in place."""
+    for key in exclude:
+        mask &= ~masks[key]
+    for key in allow:
+        mask &= masks[key]
 
 
 def _key(ids: Collection[str]) -> Hashable:

@@ -11,6 +11,7 @@ import csv
 import json
 import re
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
@@ -126,51 +127,83 @@ def _known(encoding: str) -> str:
     return codec.name
 
 
-_BEGINS = re.compile(r"\s*\[\s*(?=\{)")
-_BETWEEN = re.compile(r"\s*,\s*(?=\{)|\s*\](?=\s*\Z)")
+_DOCUMENT = re.compile(
+    r'\s*(?:\[\s*(?:\{|\[\s*[^\s\[{])|\{\s*"(?:(?:columns|index|data)"\s*:\s*\[|schema"\s*:\s*\{|\d+"\s*:\s*\{'
+    r'|[^"]*"\s*:\s*\{\s*"\d+"\s*:))'
+)
+"""The beginning of an array of objects or of lists, or of an object as pandas writes a frame in."""
 _HEAD = 2**10
 
 
+def is_document(head: bytes) -> bool:
+    """Return whether a text begins as an array or a frame of pandas does, which may be one line of any length."""
+    return _DOCUMENT.match(head[:_HEAD].decode("utf-8", "replace")) is not None
+
+
+def parsed_json(text: str | bytes) -> object:
+    """Return the value of JSON; ``None`` of a text that is none."""
+    with suppress(ValueError, RecursionError):
+        return json.loads(text)
+    return None
+
+
 def json_lines_of(path: object, text: bytes | FileBytes) -> tuple[bytes, str] | None:
-    """The objects of an array a line each, and a note; ``None`` of anything else.
+    """The objects of an array, or the rows of a frame of pandas, a line each, and a note; ``None`` of anything else.
 
     Args:
         path: the file, for messages.
         text: UTF-8.
 
     Raises:
-        DataError: it begins as an array of objects does, and is no JSON.
+        DataError: it begins as an array does and is no JSON, or is an array of lists.
     """
-    if _BEGINS.match(text[:_HEAD].decode("utf-8", "replace")) is None:
+    if not is_document(text[:_HEAD]):
         return None
-    document = text[:].decode("utf-8", "replace")
-    decoder, lines = json.JSONDecoder(), list[str]()
-    between = _BEGINS.match(document)
-    assert between is not None
-    while document[between.end() - 1] != "]":
-        begin = between.end()
-        try:
-            _, end = decoder.raw_decode(document, begin)
-        except (ValueError, RecursionError):
-            _require_json(path, document)
-            return None
-        # Within a text a line never ends: JSON writes that as \n.
-        lines.append(re.sub(r"[\r\n]+", " ", document[begin:end]))
-        between = _BETWEEN.match(document, end)
-        if between is None:
-            _require_json(path, document)
-            return None
-    note = f"a JSON array of {plural(len(lines), 'record')}: line numbers in messages are record numbers"
-    return "\n".join(lines).encode("utf-8"), note
-
-
-def _require_json(path: object, whole: str) -> None:
-    """Say what is wrong, if anything is: the array may hold other things than objects."""
+    is_array = text[:_HEAD].lstrip()[:1] == b"["
+    end = text.find(b"\n")
+    # JSON Lines, of which the first may look like a frame.
+    if not is_array and end >= 0 and text[end : end + _HEAD].strip() and parsed_json(text[:end]) is not None:
+        return None
     try:
-        json.loads(whole)
+        document = json.loads(text[:].decode("utf-8", "replace"))
     except (ValueError, RecursionError) as error:
-        reason = quoted(error)
-        raise DataError(f"{path}: is not JSON ({reason}); give JSON Lines, or one document") from error
+        if not is_array:
+            return None
+        raise DataError(f"{path}: is not JSON ({quoted(error)}); give JSON Lines, or one document") from error
+    rows = document if is_array else _rows_of_frame(document)
+    if is_array and all(isinstance(row, list) for row in rows):
+        raise DataError(
+            f"{path}: is a JSON array of lists, which names no columns; of pandas give orient='records', lines=True, "
+            'and of sessions {"values": […]} on each line'
+        )
+    if not rows or not all(isinstance(row, dict) for row in rows):
+        return None
+    lines = "\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
+    kind = f"array of {plural(len(rows), 'record')}" if is_array else f"frame of {plural(len(rows), 'row')}"
+    return lines.encode("utf-8"), f"a JSON {kind}: line numbers in messages are record numbers"
+
+
+def _rows_of_frame(document: dict[str, object]) -> list[dict[str, object]]:
+    """Return the rows of a frame that pandas wrote, whatever the orientation; none of another object."""
+    fields = [*document.values()]
+    names, rows = document.get("columns"), document.get("data")
+    if document.keys() == {"schema", "data"} and isinstance(rows, list):
+        return rows
+    if isinstance(names, list) and isinstance(rows, list):
+        # Labels of rows that are not just their numbers are a column.
+        labels = document.get("index")
+        if isinstance(labels, list) and labels and not all(isinstance(label, int) for label in labels):
+            names, rows = ["index", *names], [[label, *row] for label, row in zip(labels, rows, strict=False)]
+        return [dict(zip(map(str, names), row, strict=False)) for row in rows if isinstance(row, list)]
+    tables = [field for field in fields if isinstance(field, dict)]
+    if len(tables) < len(fields) or any(table.keys() != tables[0].keys() for table in tables):
+        return []
+    # Rows have numbers: of orient="index" the object has them, of orient="columns" each of its fields.
+    return (
+        tables
+        if all(map(str.isdigit, document))
+        else [dict(zip(document, row, strict=True)) for row in zip(*(table.values() for table in tables), strict=True)]
+    )
 
 
 _SEPARATORS = (",", ";", "\t", "|")

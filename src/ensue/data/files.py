@@ -20,7 +20,7 @@ import numpy.typing as npt
 import polars as pl
 
 from ensue.data.binary import BINARY, is_sheet, read_sheet, require_small
-from ensue.data.encodings import MARKS, decode, json_lines_of, mend_halves, mended, num_preamble_lines
+from ensue.data.encodings import MARKS, decode, is_document, json_lines_of, mend_halves, mended, num_preamble_lines
 from ensue.data.file_bytes import (
     FileBytes,
     Opening,
@@ -304,7 +304,7 @@ def _bytes(path: Path, *, in_pieces: bool) -> bytes | FileBytes:
             return read_stream(path, file)
         head = data[:_HEAD]
         # A document may be one line of any length; what is no text has no lines.
-        document = _begins(head) == b"[" or _ARCHIVE.match(head[:_ARCHIVE_BYTES])
+        document = _begins(head) == b"[" or is_document(head) or _ARCHIVE.match(head[:_ARCHIVE_BYTES])
         if not (document or b"\0" in head or packing(head[:6]) or head[:4] in (*BINARY, b"PAR1")):
             _require_short_lines(path, data, (b"\n", b"\r"))  # before the file takes its size in memory
         return data if in_pieces else data.whole()

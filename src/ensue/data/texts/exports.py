@@ -16,9 +16,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 
+from ensue.data.encodings import parsed_json
 from ensue.data.files import Content
 from ensue.data.schema import plain_name
 from ensue.data.table import read_object, sample_objects
@@ -206,13 +206,7 @@ def _task(sample: Object, fields: LabelFields, where: str) -> dict[str, object]:
 
 def is_json_line(line: str) -> bool:
     """Return whether a line is JSON by itself, and not the beginning of a document of many lines."""
-    return _parsed(line) is not None
-
-
-def _parsed(text: str) -> object:
-    with suppress(ValueError, RecursionError):
-        return json.loads(text)
-    return None
+    return parsed_json(line) is not None
 
 
 def _document(content: Content) -> Object | None:
@@ -220,26 +214,24 @@ def _document(content: Content) -> Object | None:
     # One line that is JSON, or several of which the first is not: the file is one document.
     lines = content.head(2)
     alone = is_json_line(lines[0]) == (len(lines) == 1)
-    document = _parsed(content.data[:].decode("utf-8-sig", "replace")) if alone else None
+    document = parsed_json(content.data[:].decode("utf-8-sig", "replace")) if alone else None
     if not isinstance(document, dict) or _is_task(document):
         return None
     if any(isinstance(document.get(name), str) for name in _RECORD):
         return None
-    # Columns are lists, or objects by row number as pandas writes them.
     values = list(document.values())
-    are_columns = len(values) > 1 and all(isinstance(value, list | dict) for value in values)
+    are_columns = len(values) > 1 and all(isinstance(value, list) for value in values)
     lists = (value for value in values if isinstance(value, list) and value)
     return document if are_columns or any(isinstance(value[0], list | dict) for value in lists) else None
 
 
 def _records(document: Object, fields: LabelFields, where: str) -> list[Object]:
     """Return the records of a document, with the names of their parts where it has several."""
-    columns = {name: [*value.values()] if isinstance(value, dict) else value for name, value in document.items()}
-    lists = [column for column in columns.values() if isinstance(column, list)]
+    lists = [column for column in document.values() if isinstance(column, list)]
     is_named = any(plain_name(name) in fields.texts for name in document)
     # Columns of one length, one of them called a text: transposed into records.
-    if is_named and len(lists) == len(columns) and len(set(map(len, lists))) == 1:
-        return [dict(zip(columns, row, strict=True)) for row in zip(*lists, strict=True)]
+    if is_named and len(lists) == len(document) and len(set(map(len, lists))) == 1:
+        return [dict(zip(document, row, strict=True)) for row in zip(*lists, strict=True)]
     split = {name: rows for name, value in document.items() if isinstance(value, list) and (rows := [*_part(value)])}
     if not split:
         raise DataError(f"{where}: an object of {listed(list(document))}, none of which holds records")

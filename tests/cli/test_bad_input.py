@@ -57,7 +57,7 @@ FILES: dict[str, tuple[str | bytes, str]] = {
     ),
     "binary": (
         b"\x7fELF\0\0\0",
-        ": is binary, neither text nor Parquet; give CSV, TSV, JSON Lines, Parquet, Excel or cascades",
+        ": is binary, neither text nor Parquet; give CSV, TSV, JSON Lines, Parquet, Feather, Excel or cascades",
     ),
     "bad JSON": ('{"values": ["a", "b"]}\n{"values": ["a"\n', ", line 2: not JSON ("),
     "deep JSON": (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import lzma
 from collections.abc import Callable
@@ -14,7 +15,12 @@ from ensue import DataError, History
 from ensue.data.histories import Histories
 from ensue.data.sequences import read
 
-PACKERS: dict[str, Callable[[bytes], bytes]] = {"gzip": gzip.compress, "xz": lzma.compress, "zst": zstd.compress}
+PACKERS: dict[str, Callable[[bytes], bytes]] = {
+    "gzip": gzip.compress,
+    "xz": lzma.compress,
+    "zst": zstd.compress,
+    "bzip2": bz2.compress,
+}
 LOG = "session,item,time\n1,a,5\n1,b,6\n"
 
 

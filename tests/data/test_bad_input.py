@@ -134,7 +134,7 @@ LINES: dict[str, tuple[str | bytes, str]] = {
     ),
     "binary": (
         b"\x7fELF\0\0\0",
-        ": is binary, neither text nor Parquet; give CSV, TSV, JSON Lines, Parquet, Excel or cascades",
+        ": is binary, neither text nor Parquet; give CSV, TSV, JSON Lines, Parquet, Feather, Excel or cascades",
     ),
     "parquet": (b"PAR1 cut short", ": is damaged or has unusual content ("),
     "xz": (

@@ -37,6 +37,17 @@ def test_packed_files_are_read(tmp_path: Path, name: str) -> None:
     assert records(histories) == [History(("a", "b"), (5.0, 6.0), "1")]
 
 
+def test_a_feather_file_is_read_as_parquet_is(tmp_path: Path) -> None:
+    times = [datetime(2024, 3, 5, 3, 28, 15), datetime(2024, 3, 5, 3, 28, 16)]
+    frame = pl.DataFrame({"session": ["1", "1"], "item": ["a", "b"], "time": times})
+    frame.with_columns(pl.col("item").cast(pl.Categorical)).write_ipc(tmp_path / "log.feather", compression="lz4")
+    frame.write_parquet(tmp_path / "log.parquet")
+    feather, parquet = (read(tmp_path / name)[0] for name in ("log.feather", "log.parquet"))
+    assert records(feather) == records(parquet)
+    (tmp_path / "log.feather").write_bytes((tmp_path / "log.feather").read_bytes()[:-20])
+    assert refusal(tmp_path / "log.feather").startswith(": is damaged or has unusual content")
+
+
 @pytest.mark.parametrize("name", PACKERS)
 def test_a_file_that_unpacks_to_too_much_is_refused(tmp_path: Path, name: str) -> None:
     # 40 MB of one letter: over 16 MiB, which is always let pass, and over 64 times what the packed file takes.

@@ -268,13 +268,20 @@ def read_sheet(
     notes = (
         (f"sheet {quoted(names[0])} of {len(names)}; name another with --sheet",) if len(names) > 1 and not name else ()
     )
-    buffer = io.BytesIO()
     seen = [_as_seen(_rounded(column) if index in rounded else column) for index, column in enumerate(frame)]
-    pl.DataFrame(seen).write_parquet(buffer, compression="uncompressed")
     if header:
         rows = "row 1" if header == 1 else f"rows 1 to {header:,}"
         notes = (*notes, f"{rows} above the header left out")
-    return buffer.getvalue(), header + 2, notes
+    return parquet_of(pl.DataFrame(seen)), header + 2, notes
+
+
+def parquet_of(frame: pl.DataFrame) -> bytes:
+    """Return a frame as a file of Parquet, its categories as texts."""
+    buffer = io.BytesIO()
+    frame.with_columns(pl.col(pl.Categorical, pl.Enum).cast(pl.String)).write_parquet(
+        buffer, compression="uncompressed"
+    )
+    return buffer.getvalue()
 
 
 def _header(top: pl.DataFrame) -> int:

@@ -185,18 +185,20 @@ def json_lines_of(path: object, text: bytes | FileBytes) -> tuple[bytes, str] | 
 
 def _rows_of_frame(document: dict[str, object]) -> list[dict[str, object]]:
     """Return the rows of a frame that pandas wrote, whatever the orientation; none of another object."""
-    fields = [*document.values()]
     names, rows = document.get("columns"), document.get("data")
     if document.keys() == {"schema", "data"} and isinstance(rows, list):
-        return rows
+        tables = [row for row in rows if isinstance(row, dict)]
+        return [
+            {name: row[name] for name in row if name != "index" or not isinstance(row[name], int)} for row in tables
+        ]
     if isinstance(names, list) and isinstance(rows, list):
         # Labels of rows that are not just their numbers are a column.
         labels = document.get("index")
         if isinstance(labels, list) and labels and not all(isinstance(label, int) for label in labels):
             names, rows = ["index", *names], [[label, *row] for label, row in zip(labels, rows, strict=False)]
         return [dict(zip(map(str, names), row, strict=False)) for row in rows if isinstance(row, list)]
-    tables = [field for field in fields if isinstance(field, dict)]
-    if len(tables) < len(fields) or any(table.keys() != tables[0].keys() for table in tables):
+    tables = [field for field in document.values() if isinstance(field, dict)]
+    if len(tables) < len(document) or any(table.keys() != tables[0].keys() for table in tables):
         return []
     # Rows have numbers: of orient="index" the object has them, of orient="columns" each of its fields.
     return (

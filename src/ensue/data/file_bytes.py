@@ -2,11 +2,12 @@
 
 A file is read, never mapped: what another program cuts short while it is mapped, as a rotation of logs does, ends a
 process by SIGBUS. Devices and sockets are refused, and a pipe is waited for only while somebody may write into it.
-gzip, xz and Zstandard are unpacked as a stream, up to a limit.
+gzip, xz, bzip2 and Zstandard are unpacked as a stream, up to a limit.
 """
 
 from __future__ import annotations
 
+import bz2
 import fcntl
 import gzip
 import io
@@ -36,13 +37,19 @@ RATIO = 64
 """Number of times its own size a packed file may unpack to; logs come to 5 to 20."""
 _ALWAYS = 16 * 2**20
 _STEP = 2**20
-SUFFIXES = (".gz", ".xz", ".zst")
+SUFFIXES = (".gz", ".xz", ".zst", ".bz2")
 _UNPACKERS: Mapping[str, Callable[[BinaryIO], io.BufferedIOBase]] = {
     "gzip": lambda packed: gzip.GzipFile(fileobj=packed),
     "xz": lzma.LZMAFile,
+    "bzip2": bz2.BZ2File,
     "zst": zstd.ZstdFile,
 }
-MAGIC: Mapping[bytes, str] = {b"\x1f\x8b": "gzip", b"\xfd7zXZ\0": "xz", b"\x28\xb5\x2f\xfd": "zst"}
+MAGIC: Mapping[bytes, str] = {
+    b"\x1f\x8b": "gzip",
+    b"\xfd7zXZ\0": "xz",
+    b"\x28\xb5\x2f\xfd": "zst",
+    **{b"BZh%d1A" % level: "bzip2" for level in range(1, 10)},
+}
 
 
 def ending(path: Path) -> str:
@@ -112,7 +119,7 @@ def files_in(path: Path) -> list[Path]:
 
 
 def packing(data: bytes) -> str | None:
-    """``gzip``, ``xz`` or ``zst`` by the first bytes of a file, or ``None``."""
+    """``gzip``, ``xz``, ``zst`` or ``bzip2`` by the first bytes of a file, or ``None``."""
     return next((kind for magic, kind in MAGIC.items() if data.startswith(magic)), None)
 
 

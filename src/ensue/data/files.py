@@ -10,7 +10,7 @@ import io
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import NoReturn, Unpack
@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from ensue.data.binary import BINARY, is_sheet, read_sheet, require_small
+from ensue.data.binary import BINARY, is_sheet, parquet_of, read_sheet, require_small
 from ensue.data.encodings import MARKS, decode, is_document, json_lines_of, mend_halves, mended, num_preamble_lines
 from ensue.data.file_bytes import (
     FileBytes,
@@ -44,7 +44,9 @@ _BYTES_A_CELL = 16
 WHITE_SPACE = "".join(char for char in map(chr, range(0x3001)) if char.isspace() and not "\x1c" <= char <= "\x1f")
 """Characters that polars strips from a line; Python's own ``strip`` also takes the four separators of ASCII."""
 _FOREIGN = "not UTF-8 text; save the file as UTF-8, or name its encoding, as in --encoding cp1252"
-_BINARY = "is binary, neither text nor Parquet; give CSV, TSV, JSON Lines, Parquet, Excel or cascades"
+_BINARY = "is binary, neither text nor Parquet; give CSV, TSV, JSON Lines, Parquet, Feather, Excel or cascades"
+_ARROW = b"ARROW1"
+"""First bytes of Arrow's files, among them Feather."""
 # polars would unpack these by itself, without a limit.
 _ZLIB = (b"x\x01", b"x\x9c", b"x\xda")
 _STATED = re.compile(rb'(?:\xef\xbb\xbf)?"?(sep=[,;|\t])"?[ \t]*\r?\n')
@@ -149,9 +151,7 @@ class Content:
             if self.part is not None:
                 return scan.select(names).slice(*self.part).collect()
             # A run of equal values is packed without any limit: each still takes its place in memory.
-            rows = self.num_rows()
-            if rows * max(len(names), 1) * _BYTES_A_CELL > memory_at_hand():
-                raise DataError(f"{self.path}: {rows:,} rows of {len(names)} columns do not fit into memory")
+            _require_room(self.path, self.num_rows(), len(names))
             return pl.read_parquet(self.source, columns=names)
 
     def num_rows(self) -> int:
@@ -241,7 +241,7 @@ def fits(row: Sequence[str], width: int) -> bool:
 
 
 def open_file(path: Path, *, in_pieces: bool = False, **opening: Unpack[Opening]) -> Content:
-    """Open a file, plain, gzip, xz, Zstandard or Excel whatever its name says.
+    """Open a file, plain, gzip, xz, bzip2, Zstandard, Excel or Arrow whatever its name says.
 
     Args:
         path: the file.
@@ -268,6 +268,12 @@ def open_file(path: Path, *, in_pieces: bool = False, **opening: Unpack[Opening]
     if content.parquet:
         require_small(path, data, limit, advice)
         return content
+    if data[:6] == _ARROW:
+        with answering(path):
+            frame = pl.scan_ipc(io.BytesIO(data[:]))
+            rows, width = frame.select(pl.len()).collect().item(), len(frame.collect_schema())
+            _require_room(path, rows, width)
+            return replace(content, data=parquet_of(frame.collect()))
     if data[:2] in _ZLIB:
         raise DataError(f"{path}: {_BINARY}")
     marked = any(data[: len(mark)] == mark for mark in MARKS)
@@ -297,6 +303,11 @@ def open_file(path: Path, *, in_pieces: bool = False, **opening: Unpack[Opening]
     return content
 
 
+def _require_room(path: Path, rows: int, width: int) -> None:
+    if rows * max(width, 1) * _BYTES_A_CELL > memory_at_hand():
+        raise DataError(f"{path}: {rows:,} rows of {width} columns do not fit into memory")
+
+
 def _bytes(path: Path, *, in_pieces: bool) -> bytes | FileBytes:
     with open_input(path) as file:
         data = FileBytes(path, file)
@@ -305,7 +316,7 @@ def _bytes(path: Path, *, in_pieces: bool) -> bytes | FileBytes:
         head = data[:_HEAD]
         # A document may be one line of any length; what is no text has no lines.
         document = _begins(head) == b"[" or is_document(head) or _ARCHIVE.match(head[:_ARCHIVE_BYTES])
-        if not (document or b"\0" in head or packing(head[:6]) or head[:4] in (*BINARY, b"PAR1")):
+        if not (document or b"\0" in head or packing(head[:6]) or head[:4] in (*BINARY, b"PAR1", _ARROW[:4])):
             _require_short_lines(path, data, (b"\n", b"\r"))  # before the file takes its size in memory
         return data if in_pieces else data.whole()
 

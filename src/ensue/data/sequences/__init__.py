@@ -162,6 +162,5 @@ def _require_plain(path: Path, options: ReadOptions, sort: bool, gap: float | No
         "--sheet": bool(options.sheet),
         "--missing": options.missing in (DROP, KEEP),
     }
-    for name, is_stated in options_stated.items():
-        if is_stated:
-            raise SettingError(f"{path}: is a prepared log; remove {name} here and give it to `ensue prepare`")
+    for name in filter(options_stated.get, options_stated):
+        raise SettingError(f"{path}: is a prepared log; remove {name} here and give it to `ensue prepare`")

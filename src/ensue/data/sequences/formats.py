@@ -219,7 +219,9 @@ def read_cascades(content: Content, layout: CascadeLayout) -> Table:
         roots = parts["root"].gather(owners)
         other_root = pl.when(is_first & (roots != pl.col("user"))).then(roots)
         events = events.with_columns(user=pl.concat_list(other_root, "user").list.drop_nulls()).explode("user")
-        notes = (*notes, _note_on_roots(len(parts) - parts["root"].null_count(), len(lines)))
+        num_roots = len(parts) - parts["root"].null_count()
+        which = "each line" if num_roots == len(lines) else f"{plural(num_roots, 'line')} of {len(lines):,}"
+        notes = (*notes, f"the root before the first pair of {which} is the first event, at the time of that pair")
     times = events["time"]
     if "start" in parts.columns:
         seconds = times.cast(pl.Float64, strict=False)
@@ -238,11 +240,6 @@ def read_cascades(content: Content, layout: CascadeLayout) -> Table:
         names=parts["id"] if "id" in parts.columns else None,
         notes=notes,
     )
-
-
-def _note_on_roots(roots: int, lines: int) -> str:
-    lines_text = "each line" if roots == lines else f"{plural(roots, 'line')} of {lines:,}"
-    return f"the root before the first pair of {lines_text} is the first event, at the time of that pair"
 
 
 def read_hidan(content: Content) -> Table:

@@ -219,9 +219,8 @@ def _document(content: Content) -> Object | None:
         return None
     if any(isinstance(document.get(name), str) for name in _RECORD):
         return None
-    values = list(document.values())
-    are_columns = len(values) > 1 and all(isinstance(value, list) for value in values)
-    lists = (value for value in values if isinstance(value, list) and value)
+    are_columns = len(document) > 1 and all(isinstance(value, list) for value in document.values())
+    lists = (value for value in document.values() if isinstance(value, list) and value)
     return document if are_columns or any(isinstance(value[0], list | dict) for value in lists) else None
 
 

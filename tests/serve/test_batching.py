@@ -11,7 +11,7 @@ import pytest
 from torch import nn
 
 from ensue import DataError
-from ensue.serve.batching import Full, Job, Worker
+from ensue.serve.batching import Answerer, Full, Job, Worker
 from ensue.serve.models import is_own_model
 
 
@@ -47,9 +47,16 @@ def gate() -> Gate:
     return Gate()
 
 
+def worker_of(answer: Answerer, **options: Any) -> Worker:
+    """A small worker that counts nothing."""
+    quiet: dict[str, Any] = {"begin": lambda: None, "on_batch": lambda size: None, "load": lambda record: 1}
+    sizes = {"max_batch": 4, "max_waiting": 8, "interval": 0.0, "is_inline": lambda: True}
+    return Worker(answer, **{**quiet, **sizes, **options})
+
+
 async def started(gate: Gate, **options: Any) -> tuple[Worker, Job]:
     """A worker that is busy with a first job."""
-    worker = Worker(gate, **{"max_batch": 4, "max_waiting": 8, **options})
+    worker = worker_of(gate, **options)
     first = Job("a", ["first"])
     worker.ask(first)
     assert await asyncio.to_thread(gate.entered.wait, 10)
@@ -63,7 +70,7 @@ async def answer(job: Job, seconds: float = 10.0) -> Sequence[str]:
 
 async def test_an_idle_worker_waits_for_no_company(gate: Gate) -> None:
     gate.open.set()
-    worker = Worker(gate, max_batch=4, max_waiting=8)
+    worker = worker_of(gate)
     job = Job("a", [1, 2])
     worker.ask(job)
     assert await answer(job) == ["a:1", "a:2"]
@@ -73,7 +80,7 @@ async def test_an_idle_worker_waits_for_no_company(gate: Gate) -> None:
 async def test_within_an_interval_requests_gather(gate: Gate) -> None:
     """The first is answered at once, what comes in the half second after it in one go."""
     gate.open.set()
-    worker = Worker(gate, max_batch=4, max_waiting=8, interval=0.5)
+    worker = worker_of(gate, interval=0.5)
     jobs = [Job("a", [number]) for number in range(3)]
     for job in jobs:
         worker.ask(job)
@@ -132,7 +139,7 @@ async def test_a_bad_record_spoils_its_own_job_alone(gate: Gate) -> None:
 
 async def test_a_fault_is_told_and_the_thread_lives_on(gate: Gate) -> None:
     gate.open.set()
-    worker = Worker(gate, max_batch=4, max_waiting=8)
+    worker = worker_of(gate)
     job, other = Job("a", ["bug"]), Job("a", [1])
     worker.ask(job)
     with pytest.raises(ZeroDivisionError):
@@ -195,7 +202,7 @@ async def test_a_job_that_is_given_up_goes_no_further(gate: Gate) -> None:
         if gate.calls and gate.calls[-1][0] == "b":
             large.done.cancel()
 
-    worker._on_batch = give_up
+    worker.on_batch = give_up
     worker.ask(large)
     last = Job("c", ["last"])
     while not large.done.cancelled():
@@ -220,7 +227,7 @@ async def test_how_long_a_slice_takes_is_known(gate: Gate) -> None:
 async def test_a_model_of_somebody_else_never_holds_up_the_event_loop(gate: Gate) -> None:
     """It was fast, then hangs: the loop goes on. One of ours would be answered in the loop."""
     gate.open.set()
-    worker = Worker(gate, max_batch=4, max_waiting=8, is_inline=lambda: False)
+    worker = worker_of(gate, is_inline=lambda: False)
     for number in range(3):
         job = Job("a", [number])
         worker.ask(job)
@@ -243,7 +250,7 @@ async def test_only_a_few_records_are_answered_in_the_event_loop(num_records: in
         threads.append(threading.current_thread().name)
         return ["line" for _ in records]
 
-    worker = Worker(fast, max_batch=256, max_waiting=256, load=lambda record: 1000)
+    worker = worker_of(fast, max_batch=256, max_waiting=256, load=lambda record: 1000)
     for records in [[1]] * 12 + [list(range(num_records))]:  # the measured pace doubles at most from job to job
         job = Job("a", records)
         worker.ask(job)

@@ -178,13 +178,17 @@ def memory_at_hand() -> int:
         if line.startswith("MemAvailable:"):
             free = [int(line.split()[1]) * 1024]
     # The limit of a container, in both versions of control groups, less what it uses.
-    for limit, used in (
-        ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
-        ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
+    for folder, limit, used, inactive in (
+        ("/sys/fs/cgroup", "memory.max", "memory.current", "inactive_file "),
+        ("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file "),
     ):
-        numbers = [int(line) for name in (limit, used) for line in _lines(name)[:1] if line.strip().isdigit()]
+        numbers = [
+            int(line) for name in (limit, used) for line in _lines(f"{folder}/{name}")[:1] if line.strip().isdigit()
+        ]
+        # Inactive pages of files are reclaimed before the limit is hit, so they count as free.
+        cached = sum(int(line.split()[1]) for line in _lines(f"{folder}/memory.stat") if line.startswith(inactive))
         if len(numbers) == 2:
-            free.append(max(numbers[0] - numbers[1], 0))
+            free.append(max(numbers[0] - numbers[1] + cached, 0))
     if sys.platform != "win32":
         import resource
 

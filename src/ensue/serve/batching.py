@@ -22,7 +22,7 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from itertools import accumulate
 
 from ensue.errors import EnsueError
@@ -94,6 +94,7 @@ class Full(Exception):  # noqa: N818 - a state of the queue, not a fault
     """No more records can wait."""
 
 
+@dataclass(eq=False)
 class Worker:
     """Answers jobs, a batch at a time.
 
@@ -108,25 +109,17 @@ class Worker:
         is_inline: whether the event loop may answer by itself what is quick.
     """
 
-    def __init__(
-        self,
-        answer: Answerer,
-        *,
-        max_batch: int,
-        max_waiting: int,
-        begin: Callable[[], None] = lambda: None,
-        on_batch: Callable[[int], None] = lambda size: None,
-        load: Callable[[object], int] = lambda record: 1,
-        interval: float = 0.0,
-        is_inline: Callable[[], bool] = lambda: True,
-    ) -> None:
-        self._answer = answer
-        self._begin = begin
-        self._on_batch = on_batch
-        self._load = load
-        self._max_batch, self._max_waiting = max_batch, max_waiting
-        self._interval = interval
-        self._is_inline = is_inline
+    answer: Answerer
+    _: KW_ONLY
+    max_batch: int
+    max_waiting: int
+    begin: Callable[[], None]
+    on_batch: Callable[[int], None]
+    load: Callable[[object], int]
+    interval: float
+    is_inline: Callable[[], bool]
+
+    def __post_init__(self) -> None:
         self._paces: dict[Hashable, float] = {}  # kind -> load that fits into a slice
         self._queue: deque[Job] = deque()
         self._num_waiting = 0
@@ -161,9 +154,9 @@ class Worker:
             Full: there is no room.
         """
         # Outside the lock: it takes time for long texts.
-        job.loads = [self._load(record) for record in job.records]
+        job.loads = [self.load(record) for record in job.records]
         with self._change:
-            if self._closing or self._num_waiting + len(job.records) > self._max_waiting:
+            if self._closing or self._num_waiting + len(job.records) > self.max_waiting:
                 raise Full
             self._enqueue(job)
             if self._active:
@@ -209,7 +202,7 @@ class Worker:
 
     def _is_quick(self) -> bool:
         """Return whether all that waits takes so little time that the event loop can answer it."""
-        if self._closing or self._interval or not self._queue or not self._is_inline():
+        if self._closing or self.interval or not self._queue or not self.is_inline():
             return False
         load = slices = 0.0
         for job in self._queue:
@@ -222,7 +215,7 @@ class Worker:
         return load <= MAX_INLINE_LOAD and slices * SLICE <= INLINE
 
     def _work(self) -> None:
-        self._begin()
+        self.begin()
         while True:
             with self._change:
                 # Never while the event loop answers: the model has one caller at a time.
@@ -238,12 +231,12 @@ class Worker:
             if finished := self._answer_batch(batch):
                 with suppress(RuntimeError):  # the loop has ended, and nobody waits any more
                     finished[0].done.get_loop().call_soon_threadsafe(_settle_all, finished)
-            if (pause := started + self._interval - time.monotonic()) > 0 and not self._closing:
+            if (pause := started + self.interval - time.monotonic()) > 0 and not self._closing:
                 time.sleep(pause)
 
     def _answer_batch(self, batch: list[JobPart]) -> list[Job]:
         """Answer a batch and return the jobs that are finished; the others go to the end of the queue."""
-        self._on_batch(sum(size for _, size in batch))
+        self.on_batch(sum(size for _, size in batch))
         # Before it is answered: what is left shrinks.
         load = sum(sum(job.loads_left[:size]) for job, size in batch)
         self._started = started = time.monotonic()
@@ -270,7 +263,7 @@ class Worker:
         first = self._queue.popleft()
         max_load = self._paces.get(first.kind, FIRST_LOAD)
         # The number of leading records whose loads together fit into a slice, at least one.
-        totals = list(accumulate(first.loads_left[: self._max_batch]))
+        totals = list(accumulate(first.loads_left[: self.max_batch]))
         size = max(1, bisect_right(totals, max_load))
         load = totals[size - 1]
         batch = [(first, size)]
@@ -278,7 +271,7 @@ class Worker:
         remaining: deque[Job] = deque()
         for job in self._queue:
             job_load = sum(job.loads_left)
-            if job.kind == first.kind and size + job.num_left <= self._max_batch and load + job_load <= max_load:
+            if job.kind == first.kind and size + job.num_left <= self.max_batch and load + job_load <= max_load:
                 batch.append((job, job.num_left))
                 self._num_waiting -= job.num_left
                 size += job.num_left
@@ -300,7 +293,7 @@ class Worker:
         """Answer parts together or, where one of them cannot be answered, each alone, so that only that one fails."""
         records = [job.next_records(size) for job, size in batch]
         try:
-            lines = iter(self._answer(batch[0][0].kind, [record for job_records in records for record in job_records]))
+            lines = iter(self.answer(batch[0][0].kind, [record for job_records in records for record in job_records]))
         except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a model raises, other requests are answered
             # A record that cannot be answered fails its own request alone; other errors are the model's.
             if isinstance(error, EnsueError) and len(batch) > 1:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
@@ -159,16 +160,14 @@ def _described(file: Any, model: nn.Module) -> dict[str, tuple[str, list[int]]]:
     return tensors
 
 
+@dataclass(eq=False)
 class _Arriving(Mapping[str, "Tensor"]):
     """Tensors that the first rank reads and the others are sent, each when it is asked for; all ask in one order."""
 
-    def __init__(
-        self, path: Path, described: Mapping[str, tuple[str, list[int]]], device: torch.device, prefix: str = ""
-    ) -> None:
-        self.path = path
-        self.described = described
-        self.device = device
-        self.prefix = prefix
+    path: Path
+    described: Mapping[str, tuple[str, list[int]]]
+    device: torch.device
+    prefix: str = ""
 
     def under(self, prefix: str) -> _Arriving:
         """Return the tensors whose names begin with a prefix, by the rest of their names."""

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from ensue.data.file_bytes import memory_at_hand
 from ensue.errors import SettingError
 from ensue.lazy import lazy, torch
 from ensue.learning.state import module_of
@@ -19,14 +18,13 @@ from ensue.tasks.next.state import NextState
 from ensue.vocabulary import FIRST
 
 if TYPE_CHECKING:
-    from torch import nn
+    from torch import Tensor, nn
 
     from ensue.training import optimizer as optimizers
 else:
     optimizers = lazy("ensue.training.optimizer")
 
 GB = 1e9
-_GROUPS = Path("/sys/fs/cgroup")
 
 
 def training_bytes(make: Callable[[int], nn.Module], num_ids: int, *, least: int) -> int:
@@ -43,43 +41,25 @@ def training_bytes(make: Callable[[int], nn.Module], num_ids: int, *, least: int
     small = make(least)
     larger = make(least + 1)
     sparse = optimizers.by_row(larger)
-    total = 0
-    tables = [0]
-    for (_, small_parameter), (_, larger_parameter) in zip(
-        small.named_parameters(), larger.named_parameters(), strict=True
-    ):
+
+    def size(small_tensor: Tensor, larger_tensor: Tensor) -> int:
         # Sizes are linear in the number of ids: the difference of the two networks is the cost of one id.
-        size = (
-            small_parameter.numel() + (num_ids - least) * (larger_parameter.numel() - small_parameter.numel())
-        ) * larger_parameter.element_size()
+        a_id = larger_tensor.numel() - small_tensor.numel()
+        return (small_tensor.numel() + (num_ids - least) * a_id) * larger_tensor.element_size()
+
+    total = sum(size(*pair) for pair in zip(small.buffers(), larger.buffers(), strict=True))
+    largest = 0
+    for pair in zip(small.parameters(), larger.parameters(), strict=True):
         # Weights and two moments; a dense gradient is a fourth table.
-        total += size * (3 if larger_parameter in sparse else 4)
-        tables.append(size * (larger_parameter.numel() > small_parameter.numel()))
-    for (_, small_buffer), (_, larger_buffer) in zip(small.named_buffers(), larger.named_buffers(), strict=True):
-        total += (
-            small_buffer.numel() + (num_ids - least) * (larger_buffer.numel() - small_buffer.numel())
-        ) * larger_buffer.element_size()
-    return total + max(tables)
+        total += size(*pair) * (3 if pair[1] in sparse else 4)
+        if pair[1].numel() > pair[0].numel():
+            largest = max(largest, size(*pair))
+    return total + largest
 
 
-def free_bytes(device: torch.device) -> int | None:
-    """Return the free memory of the GPU, or of the machine and the control group of this process, in bytes.
-
-    ``None`` where the system does not tell.
-    """
-    if device.type == "cuda":
-        return int(torch.cuda.mem_get_info(device)[0])
-    limits = []
-    with suppress(OSError, ValueError, StopIteration):
-        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-        limits.append(1024 * int(next(line for line in lines if line.startswith("MemAvailable:")).split()[1]))
-    with suppress(OSError, ValueError):  # "max", or no such files: no bound of a group
-        limit, used = (int((_GROUPS / name).read_text(encoding="ascii")) for name in ("memory.max", "memory.current"))
-        cached = (_GROUPS / "memory.stat").read_text(encoding="ascii").split()
-        # Inactive file pages are reclaimed before the limit is hit, so they count as free.
-        inactive = int(cached[cached.index("inactive_file") + 1])
-        limits.append(limit - used + inactive)
-    return min(limits) if limits else None
+def free_bytes(device: torch.device) -> int:
+    """Return the free memory of the GPU, or what this process can get of the machine's, in bytes."""
+    return int(torch.cuda.mem_get_info(device)[0]) if device.type == "cuda" else memory_at_hand()
 
 
 def ranks_here() -> int:
@@ -135,9 +115,9 @@ def lines(state: NextState) -> Iterator[str]:
             f"{num_values:,} values: {name} learns a softmax over {settings.negatives:,} drawn ones a batch "
             "(--set loss=ce: over all)"
         )
-    free = free_bytes(state.device) if num_values > LARGE else None
-    if free is None:
+    if num_values <= LARGE:
         return
+    free = free_bytes(state.device)
     ranks = ranks_here()
     needed = ranks * memory_needed(state)
     line = (

@@ -26,6 +26,7 @@ from ensue.tasks.suggest.catalogue import RERANKER
 from ensue.tasks.suggest.dataset import spell_out
 from ensue.tasks.suggest.infer import GROUP, Rankings, clean, clean_prefix, ranked, spelled
 from ensue.tasks.suggest.state import SuggestState
+from ensue.text.linear import log_softmax
 from ensue.vocabulary import FIRST
 
 MAX_K = 1000
@@ -209,10 +210,13 @@ def _without(
     words_without = np.take_along_axis(words, moved[..., None], 1)
     # The copy of the last turn and what was read past a query's end are padding again.
     words_without = words_without * (np.arange(words.shape[2]) < shorter[..., None])
-    generator = state.generator
-    exponent = state.shared.exponent
-    all_scores = generator.order(batch, candidates, exponent)
-    deleted_scores = generator.order(PaddedQueries(words_without, shorter), candidates[owners], exponent)
+
+    def score(queries: PaddedQueries, candidates: Index) -> Floats:
+        scores = state.generator.score(state.generator.encode(queries), candidates).astype(np.float64)
+        return scores / ((candidates != PADDING).sum(2) + 1) ** state.shared.exponent
+
+    all_scores = score(batch, candidates)
+    deleted_scores = score(PaddedQueries(words_without, shorter), candidates[owners])
     drops = []
     low = 0
     for row, choices in enumerate(lists):
@@ -221,8 +225,8 @@ def _without(
         mass = shown_scores.sum()
         size = len(choices)
         # Probabilities among the suggestions shown, scaled to what these had of all candidates.
-        without = generator.probabilities(deleted_scores[low : low + turns, :size])
-        drops.append(mass * (generator.probabilities(all_scores[row : row + 1, :size]) - without))
+        without = np.exp(log_softmax(deleted_scores[low : low + turns, :size]))
+        drops.append(mass * (np.exp(log_softmax(all_scores[row : row + 1, :size])) - without))
         low += turns
     return drops
 

@@ -15,15 +15,9 @@ from ensue.metrics import Floats
 from ensue.nn.validation import Array
 from ensue.store.graph import Graph
 from ensue.tasks.suggest.batch import BEGIN, END, PADDING, PaddedQueries
-from ensue.tasks.suggest.decoding import (
-    Extended,
-    Results,
-    barriers,
-    beam_search,
-)
+from ensue.tasks.suggest.decoding import Extended, Results, barriers, beam_search
 from ensue.tasks.suggest.prefix import Typed
 from ensue.tasks.suggest.settings import Search
-from ensue.text.linear import log_softmax
 from ensue.topk import topk
 
 ENCODER, DECODER, ATTRIBUTIONS = "encoder.onnx", "decoder.onnx", "attributions.onnx"
@@ -93,15 +87,6 @@ class OnnxGenerator:
         """Return the weights behind each token of the candidates."""
         (weights,) = self.weights({**queries._asdict(), "candidates": candidates})
         return weights.astype(np.float64)
-
-    def order(self, queries: PaddedQueries, candidates: Index, exponent: float) -> Floats:
-        """Return the log-probabilities over lengths to the power of the exponent."""
-        scores = self.score(self.encode(queries), candidates).astype(np.float64)
-        return scores / ((candidates != PADDING).sum(2) + 1) ** exponent
-
-    def probabilities(self, scores: Floats) -> Floats:
-        """Return the softmax of scores."""
-        return np.exp(log_softmax(scores))
 
     def latest(self, memory: OnnxMemory, read: Index) -> npt.NDArray[np.float32]:
         """Return (rows x beams, ids) log-probabilities of what follows (rows, beams, length) begin and tokens."""

@@ -167,17 +167,6 @@ class TorchGenerator:
         weights = self.network.attributions(queries.to(self.device), torch.from_numpy(candidates).to(self.device))
         return cast(Floats, weights.double().numpy(force=True))
 
-    def order(self, queries: PaddedQueries, candidates: Index, exponent: float) -> Floats:
-        """Return (rows, choices) log-probabilities over lengths, the end included, to the power of the exponent."""
-        scores = torch.from_numpy(self.score(self.encode(queries), candidates)).double()
-        lengths = torch.from_numpy((candidates != PADDING).sum(2) + 1)
-        return cast(Floats, (scores / lengths**exponent).numpy())
-
-    def probabilities(self, scores: Floats) -> Floats:
-        """Return the softmax of (rows, choices) scores over the choices."""
-        # The last bits of NumPy's differ.
-        return cast(Floats, torch.from_numpy(scores).softmax(1).numpy())
-
 
 class TorchSteps:
     """A decoder in torch that reads token by token, see :class:`ensue.tasks.suggest.decoding.Steps`.

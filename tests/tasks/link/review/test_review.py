@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -14,6 +15,26 @@ from ensue.tasks.link.review.review import Progress, ReviewSettings, review
 from ensue.text.sparse import SparseRows, sparse_rows
 
 Mask = npt.NDArray[np.bool_]
+
+
+@dataclass
+class Reader:
+    """Somebody whose labels are kept outside of the review."""
+
+    truth: Mask
+    read: list[int]
+    looks: int = 0
+
+    def ask(self, posts: Index) -> Mask:
+        self.read += posts.tolist()
+        return self.truth[posts]
+
+    def look(self) -> int:
+        self.looks += 1
+        return self.looks - 1
+
+    def labels(self) -> tuple[Index, Mask]:
+        return np.array(self.read, np.int64), self.truth[self.read]
 
 
 def features(truth: Mask, seed: int, noise: float) -> tuple[npt.NDArray[np.float64], SparseRows]:
@@ -80,16 +101,10 @@ def test_a_review_ends_when_the_reader_stops_and_goes_on_later() -> None:
     last = list(review(start, rows, ask))[-1]
     assert (last.labelled, last.reached, last.recall_at_least) == (13, False, None)
     assert last.sentence == "13 of 100 posts read, 10 relevant; recall cannot be estimated yet"
-    given = np.array(asked[:13])
-    seen: list[int] = []
-
-    def ask_on(posts: Index) -> Mask:
-        seen.extend(posts.tolist())
-        return truth[posts]
-
-    last = list(review(start, rows, ask_on, labels=(given, truth[given])))[-1]
-    assert last.reached and not set(seen) & set(given.tolist())
-    assert last.labelled == 13 + len(seen) == 13 + len(set(seen))
+    shared = Reader(truth, asked[:13])
+    last = list(review(start, rows, shared.ask, shared=shared))[-1]
+    assert last.reached
+    assert last.labelled == len(shared.read) == len(set(shared.read)) > 13
 
 
 def test_nothing_relevant_is_read_to_the_end() -> None:
@@ -151,6 +166,7 @@ def test_refused_settings(settings: dict[str, float], message: str) -> None:
 def test_looks_that_were_taken_leave_less_chance_of_error() -> None:
     truth = np.arange(400) < 30
     start, rows = features(truth, 0, 0.1)
-    labels = [list(review(start, rows, partial(np.take, truth), looks=looks))[-1].labelled for looks in (0, 4)]
+    readers = [Reader(truth, [], looks) for looks in (0, 4)]
+    labels = [list(review(start, rows, reader.ask, shared=reader))[-1].labelled for reader in readers]
     # After four looks alpha is 1/16 of what it was: the sample must be larger.
     assert labels[1] > labels[0]

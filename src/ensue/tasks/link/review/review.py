@@ -187,8 +187,6 @@ def review(
     rows: SparseRows,
     ask: Ask,
     settings: ReviewSettings | None = None,
-    labels: tuple[Index, Answers] | None = None,
-    looks: int = 0,
     shared: Shared | None = None,
 ) -> Iterator[Progress]:
     """Ask for labels until the target is reached, everything is read, or the reader stops.
@@ -199,16 +197,15 @@ def review(
         rows: (posts, features) of length 1 each, for the re-ranking.
         ask: the reader.
         settings: how it goes.
-        labels: posts that were labelled earlier and whether they are relevant; they are not asked for again.
-        looks: at audits that were taken earlier in this review, which have used their part of 1 - confidence.
-        shared: the labels of all readers, in place of ``labels`` and ``looks``. What others find outside a sample is
-            counted as found and, still, among what may be left: the statement is on the safe side.
+        shared: the labels of all readers, which are not asked for again, and the looks at audits taken so far, which
+            have used their part of 1 - confidence. What others find outside a sample is counted as found and, still,
+            among what may be left: the statement is on the safe side.
 
     Yields:
         The state of the review, after every batch and every look; the last one is the answer.
     """
     settings = ReviewSettings() if settings is None else settings
-    reader = ReviewQueue(start, rows, ask, labels, looks, shared)
+    reader = ReviewQueue(start, rows, ask, shared)
     audits = 0
 
     def alpha(taken: int) -> float:
@@ -258,26 +255,14 @@ def telling(unread: int, found: int, target: float) -> int:
 class ReviewQueue:
     """The labels given so far, and the order of the rest; arguments as of :func:`review`."""
 
-    def __init__(
-        self,
-        start: Floats,
-        rows: SparseRows,
-        ask: Ask,
-        labels: tuple[Index, Answers] | None = None,
-        looks: int = 0,
-        shared: Shared | None = None,
-    ) -> None:
+    def __init__(self, start: Floats, rows: SparseRows, ask: Ask, shared: Shared | None = None) -> None:
         self.reranker = ReviewReranker(start, rows)
         self.ask = ask
         self.shared = shared
         self.labels = np.zeros(len(start), np.int8)
         self.read = np.zeros(len(start), bool)
-        self.stopped, self._looks = False, looks
-        if shared is not None:
-            labels = shared.labels()
-        if labels is not None:
-            self.read[labels[0]] = True
-            self.labels[labels[0]] = labels[1]
+        self.stopped, self._looks = False, 0
+        self._take_shared()
         self.odds = self._ranked()
 
     @property
@@ -301,6 +286,13 @@ class ReviewQueue:
     def unsure(self) -> int:
         """Posts that nobody could decide."""
         return int((self.labels == -1).sum())
+
+    def _take_shared(self) -> None:
+        if self.shared is not None:
+            posts, labels = self.shared.labels()
+            self.read[:], self.labels[:] = False, 0
+            self.read[posts] = True
+            self.labels[posts] = labels
 
     def _ranked(self) -> Floats:
         decided = np.flatnonzero(self.read & (self.labels >= 0))
@@ -331,14 +323,9 @@ class ReviewQueue:
             unread = posts[low : low + batch]
             unread = unread[~self.read[unread]]  # others may have read some
             answers = np.asarray(self.ask(unread), np.int8)
-            if self.shared is None:
-                self.read[unread[: len(answers)]] = True
-                self.labels[unread[: len(answers)]] = answers
-            else:
-                rows, labels = self.shared.labels()
-                self.read[:], self.labels[:] = False, 0
-                self.read[rows] = True
-                self.labels[rows] = labels
+            self.read[unread[: len(answers)]] = True
+            self.labels[unread[: len(answers)]] = answers
+            self._take_shared()
             if len(answers) < len(unread):
                 self.stopped = True
                 return False

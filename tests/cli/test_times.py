@@ -365,3 +365,13 @@ def test_a_date_with_its_hour_is_a_calendar(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("session,item,dateHour\ns,a,2023111422\ns,b,2023111500\n")
     assert read(path)[0].times.tolist() == [MOMENT // 3600 * 3600, MOMENT // 3600 * 3600 + 7200]
+
+
+@pytest.mark.parametrize("unit", [1, 1_000, 1_000_000])
+def test_a_day_beside_a_time_since_1970_is_not_joined_to_it(tmp_path: Path, unit: int) -> None:
+    path = tmp_path / "a.csv"
+    rows = "".join(f"s,i{second},20231114,{(MOMENT + second) * unit}\n" for second in range(20))
+    path.write_text(f"session,item,event_date,event_timestamp\n{rows}")
+    histories, report = read(path)
+    assert histories.times.tolist() == [MOMENT + second for second in range(20)]
+    assert report.columns["time"] == "event_timestamp"

@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 
 from ensue import DataError
+from ensue.data.kinds import kind_of
 from ensue.data.posts.dataset import read_posts
 from ensue.data.queries import read_queries
 from ensue.data.queries.rules import QueryRules
@@ -164,3 +165,33 @@ def test_rows_without_a_time_are_left_out_if_that_is_asked_for(tmp_path: Path, c
     queries = path.read_text().replace("session,item", "user,query")
     kept, _ = read_queries(write(tmp_path, queries, "q.csv"), rules=QueryRules(min_queries=1), missing="drop")
     assert [record.values for record in kept.records()] == [("a", "c"), ("a", "c")]
+
+
+SHOPS = {
+    "an online shop": (
+        "event_time,event_type,product_id,user_id,user_session\n2024-03-05 09:00:00 UTC,view,p,u,s\n",
+        {"session": "user_session", "item": "product_id", "time": "event_time"},
+    ),
+    "invoices": (
+        "InvoiceNo,StockCode,Description,InvoiceDate,CustomerID\n1,p,a lamp,2024-03-05 09:00,17850\n",
+        {"session": "CustomerID", "item": "StockCode", "time": "InvoiceDate"},
+    ),
+    "Google Analytics": (
+        "event_date,event_timestamp,user_pseudo_id,item_id\n20240305,1709629200000000,u,p\n",
+        {"session": "user_pseudo_id", "item": "item_id", "time": "event_timestamp"},
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "columns"), SHOPS.values(), ids=SHOPS.keys())
+def test_exports_of_shops_are_logs(tmp_path: Path, text: str, columns: dict[str, str]) -> None:
+    path = write(tmp_path, text)
+    assert kind_of(path) == "sequences"
+    histories, report = read(path)
+    assert (report.columns, histories.times.tolist()) == (columns, [1_709_629_200])
+
+
+def test_nested_columns_are_named_where_a_role_is_missing(tmp_path: Path) -> None:
+    path = write(tmp_path, '{"user_pseudo_id": "u", "event_params": [{"key": "page"}], "items": []}\n', "log.jsonl")
+    with pytest.raises(DataError, match=r"nested columns are 'event_params', 'items': give .* one row per event, or"):
+        read(path)

@@ -83,8 +83,8 @@ def join_days(days: pl.Series, clocks: pl.Series) -> pl.Series:
     )
     if HOURS.search(clocks.name):
         texts = texts.str.replace(r"^(\d{1,2})$", "$1:00")
-    # 32815 becomes 0000032815, of which the last six digits are taken.
-    digits = texts.str.replace(r"^(\d{1,6})$", "00000$1").str.replace(r"^\d*(\d\d)(\d\d)(\d\d)$", "$1:$2:$3")
+    # 32815 becomes #0000032815, of which the last six digits are taken; longer numbers stay what they are.
+    digits = texts.str.replace(r"^(\d{1,6})$", "#00000$1").str.replace(r"^#\d*(\d\d)(\d\d)(\d\d)$", "$1:$2:$3")
     return days.str.replace(r"[T ]00:00(?::00(?:\.0*)?)?$", "") + " " + digits.str.strip_prefix("0 days ")
 
 

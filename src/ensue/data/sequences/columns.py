@@ -35,14 +35,17 @@ _CLOCKS = split_words(
 """Names of columns that may hold the day, and those that may hold the time of day."""
 _MIN_NUMBERS = 10
 """Number of values from which on numbers such as 32815 are times of day."""
-_SESSIONS = ("session", "sessionid", "sequence", "sequenceid")
+ADVICE = "give texts or numbers, one row per event, or lists named values and times, and an id, in a row per session"
+"""What to do with columns of lists or objects."""
+_VISITS = ("session", "sessionid", "usersession", "visitid", "idvisit")
+_SESSIONS = (*_VISITS, "sequence", "sequenceid")
 _STORIES = ("cascade", "cascadeid", "story", "storyid", "conversationid", "threadid")
 _PAGES = ("url", "pageurl")
-_USERS = ("user", "userid", "visitorid", "author", "authorid", "username", "account", "customerid", "reviewerid")
+_USERS = split_words("user userid visitorid author authorid username account customerid reviewerid userpseudoid")
 _ITEMS = ("item", "itemid", "articleid", "article", "productid", "product", "page", "pageid", "value", "valueid")
 _PRODUCTS = split_words(
     "movieid bookid businessid venueid locationid placeid poiid asin parentasin trackid songid artistid videoid",
-    "newsid courseid gameid appid recipeid aid sku titleurl",
+    "newsid courseid gameid appid recipeid aid sku titleurl stockcode lineitemsku",
 )
 """Names of items in published logs; a table with two of them does not say which of them is the item."""
 WHOLE_USERS = (
@@ -109,7 +112,7 @@ def find_columns(
         _require_one_meaning(path, names, columns)
     story = columns.get("session") in _named(names, _STORIES + _PAGES)
     # Whoever visits pages in a session is no item of it; in a sequence of another kind a user may be one.
-    visit = _plain(columns.get("session", "")) in _SESSIONS[:2]
+    visit = _plain(columns.get("session", "")) in _VISITS
     fill("item", _USERS + items if story else items + _PAGES + (() if visit else _USERS))
     fill("time", TIME_NAMES)
     # Of a song, its artist and its album, any may be the item.
@@ -120,9 +123,11 @@ def find_columns(
     for role in ROLES[:2]:
         if role not in columns:
             example = ",".join(f"{name}={_asked(name, names, columns)}" for name in ROLES)
+            nested = [name for name in names if any(isinstance(row.get(name), list | dict) for row in samples)]
+            hint = f"; nested columns are {listed(nested)}: {ADVICE}" if nested else ""
             raise DataError(
                 f"{path}: no column is recognised as the {role}; the columns are {listed(names)}; name them with "
-                f"--columns {example}{trained_on(trained)}"
+                f"--columns {example}{trained_on(trained)}{hint}"
             )
     if events or trained.events:
         fill(KIND, _KINDS)

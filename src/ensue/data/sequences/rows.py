@@ -20,6 +20,7 @@ from ensue.data.posts.formats import FIELDS as EXPORT_FIELDS
 from ensue.data.posts.formats import export_of
 from ensue.data.schema import FoundColumns
 from ensue.data.sequences.columns import (
+    ADVICE,
     CLOCK,
     KIND,
     WHOLE_USERS,
@@ -223,9 +224,9 @@ def read_rows(content: Content, options: ReadOptions, layout: str, roles: FoundC
     """
     roles = roles or find_roles(content, options, layout)
     if layout == "parquet":
-        table = read_parquet(content, lambda names: roles)
+        table = read_parquet(content, lambda names: roles, ADVICE)
     elif layout == "jsonl events":
-        table = replace(read_json(content, lambda names: roles), layout=layout)
+        table = replace(read_json(content, lambda names: roles, ADVICE), layout=layout)
     else:
         table = _read_delimited(content, options, *roles)
     if layout in ("parquet", "jsonl events") and is_user_log(table.columns) and is_ratings(_names(content, layout)):

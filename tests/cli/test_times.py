@@ -358,7 +358,10 @@ def test_digits_are_a_time_of_day_where_all_of_many_are(tmp_path: Path, form: st
     seconds = (read(path)[0].times - datetime(2024, 3, 5, tzinfo=UTC).timestamp()).tolist()
     assert seconds == [5, 570, *range(12_490, 12_500), 86_399]
     path.write_text(path.read_text().replace("32815", "32875"))  # no time of day has 75 seconds
-    assert read(path)[1].columns["time"] == "time"
+    with pytest.raises(DataError, match="'date' may be the day and 'time' its time of day"):
+        read(path)
+    assert read(path, columns={"time": "time"})[1].columns["time"] == "time"
+    assert read(path, time_unit="s")[1].columns["time"] == "time"
 
 
 def test_a_date_with_its_hour_is_a_calendar(tmp_path: Path) -> None:

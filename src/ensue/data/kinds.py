@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Literal, Unpack
 
 from ensue.data.delimited import KINDS, Delimited, with_columns
+from ensue.data.encodings import parsed_json
 from ensue.data.file_bytes import Opening, ending, files_in, is_several
 from ensue.data.files import Content, answering, open_file
 from ensue.data.posts.corpus import is_corpus
@@ -24,7 +25,6 @@ from ensue.data.sequences.columns import find_columns
 from ensue.data.sequences.formats import recognise
 from ensue.data.sequences.prepared import is_prepared
 from ensue.data.table import ReadOptions, Table, read_object
-from ensue.data.texts.exports import is_json_line
 from ensue.data.texts.formats import ROLES as TEXT_ROLES
 from ensue.data.texts.formats import has_unknown_header, is_labelled, read_rows
 from ensue.data.texts.label_sets import binary_columns
@@ -190,7 +190,7 @@ def _as_texts(content: Content) -> Table | None:
     if not line.strip():
         return None
     row = re.sub(r"[^\t,;|]+", "x", line)  # a row of x below the names of a header
-    is_document = content.json and not is_json_line(line)
+    is_document = content.json and parsed_json(line) is None
     for probe in (content.data[:].decode("utf-8", "replace"),) if is_document else (line, f"{line}\n{row}"):
         try:
             return read_rows(replace(content, data=probe.encode(), first_line=1), {}, phrases=False, keep_all=True)

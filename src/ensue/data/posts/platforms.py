@@ -42,6 +42,7 @@ from urllib.parse import unquote_plus
 
 import polars as pl
 
+from ensue.data.encodings import parsed_json
 from ensue.data.files import Content
 from ensue.data.layouts import Layout, Object, dig, has, recognise
 from ensue.data.schema import name_table, plain_name
@@ -202,11 +203,7 @@ def _is_document(content: Content) -> bool:
     # A list is one document; an object over many lines does not end in its first line.
     if first.startswith("["):
         return True
-    try:
-        json.loads(first)
-    except (ValueError, RecursionError):
-        return first in ("{", "{}") or not first.endswith("}")
-    return False
+    return parsed_json(first) is None and (first == "{" or not first.endswith("}"))
 
 
 def _unpaged(value: object) -> Iterator[Object]:

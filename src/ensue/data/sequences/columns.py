@@ -10,7 +10,7 @@ from pathlib import Path
 
 import polars as pl
 
-from ensue.data.clock import TIME_NAMES, plain_time_name
+from ensue.data.clock import SINCE_1970, TIME_NAMES, plain_time_name
 from ensue.data.dates import HOURS, are_day_and_clock
 from ensue.data.schema import NO_SCHEMA, DataSchema, renamed, require_columns, require_roles, split_words, trained_on
 from ensue.errors import DataError, SettingError
@@ -166,15 +166,21 @@ def day_and_clock(path: Path, samples: Sequence[Mapping[str, object]]) -> dict[s
         {name: str(row[name]) for name in _named([*row], _DAYS + _CLOCKS) if row[name] is not None} for row in samples
     )
     texts = pl.DataFrame([row for row in rows if row], infer_schema_length=None)
-    named_pairs = product(_named(texts.columns, _DAYS), _named(texts.columns, _CLOCKS))
+    midnight = pl.Series(["00:00"] * len(texts))
+    days = [name for name in _named(texts.columns, _DAYS) if are_day_and_clock(texts[name], midnight)]
+    named_pairs = product(days, _named(texts.columns, _CLOCKS))
     pairs = [(day, clock) for day, clock in named_pairs if day != clock and are_day_and_clock(texts[day], texts[clock])]
     times = _named(texts.columns, TIME_NAMES)[:1]
+    # Small numbers beside a day may be seconds of that day.
+    numbers = {name: texts[name].cast(pl.Float64, strict=False).drop_nulls().to_list() for name in texts.columns}
+    small = [name for name in times if name not in days and 0 < max(numbers[name], default=0) < SINCE_1970]
+    is_unsure = not pairs and bool(small)
+    pairs = pairs or [*product(days, small)]
     if not pairs or not {*times} <= {name for pair in pairs for name in pair}:
         return {}
     day, clock = pairs[0]
-    numbers = texts[clock].cast(pl.Float64, strict=False).drop_nulls().to_list()
-    # Small numbers may as well be seconds.
-    is_unsure = numbers and not HOURS.search(clock) and (len(numbers) < _MIN_NUMBERS or max(numbers) < 10_000)
+    if numbers[clock] and not HOURS.search(clock):
+        is_unsure |= len(numbers[clock]) < _MIN_NUMBERS or max(numbers[clock]) < 10_000
     if is_unsure or len(pairs) > 1:
         days, clocks = (list(dict.fromkeys(names)) for names in zip(*pairs, strict=True))
         raise DataError(

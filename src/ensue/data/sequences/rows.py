@@ -198,9 +198,8 @@ def find_roles(content: Content, options: ReadOptions, layout: str) -> FoundColu
     """
     names = _names(content, layout)
     # Times of a stated unit are numbers, and no times of day.
-    is_number = options.time_unit not in (None, "iso")
-    is_table = layout not in ("parquet", "jsonl events")
-    samples = () if is_number else sample_rows(content, _delimited(content) if is_table else None)
+    delimited = None if layout in ("parquet", "jsonl events") else _delimited(content)
+    samples = () if options.time_unit not in (None, "iso") else sample_rows(content, delimited)
     return find_columns(content.path, names, options.columns, content.trained, options.events, samples)
 
 

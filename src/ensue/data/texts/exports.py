@@ -204,16 +204,11 @@ def _task(sample: Object, fields: LabelFields, where: str) -> dict[str, object]:
     return {**flat, "label": None, **labels} if len(labels) < 2 else {**flat, **labels}
 
 
-def is_json_line(line: str) -> bool:
-    """Return whether a line is JSON by itself, and not the beginning of a document of many lines."""
-    return parsed_json(line) is not None
-
-
 def _document(content: Content) -> Object | None:
     """Return the one object of a file whose values hold its records; ``None`` of JSON Lines, and of what is no JSON."""
     # One line that is JSON, or several of which the first is not: the file is one document.
     lines = content.head(2)
-    alone = is_json_line(lines[0]) == (len(lines) == 1)
+    alone = (parsed_json(lines[0]) is not None) == (len(lines) == 1)
     document = parsed_json(content.data[:].decode("utf-8-sig", "replace")) if alone else None
     if not isinstance(document, dict) or _is_task(document):
         return None

@@ -27,7 +27,7 @@ from pathlib import Path
 import polars as pl
 
 from ensue.data.delimited import Delimited
-from ensue.data.encodings import is_table
+from ensue.data.encodings import is_table, parsed_json
 from ensue.data.files import Content
 from ensue.data.histories import Index
 from ensue.data.layouts import Layout, recognise
@@ -46,7 +46,7 @@ from ensue.data.table import (
     read_table,
     sample_objects,
 )
-from ensue.data.texts.exports import LabelFields, flattened, is_json_line
+from ensue.data.texts.exports import LabelFields, flattened
 from ensue.data.texts.label_sets import UNIT, binary_columns, from_binary
 from ensue.errors import DataError, SettingError
 from ensue.lines import listed, plural, quoted
@@ -279,7 +279,7 @@ def _json(request: _Request) -> Table:
     )
     lines = content.head(2)
     # A document of one object may hold its texts, and their labels, as columns.
-    if not stated_columns and len(lines) == 2 and is_json_line(lines[0]) and _is_text(sample_objects(content)[0]):
+    if not stated_columns and len(lines) == 2 and parsed_json(lines[0]) and _is_text(sample_objects(content)[0]):
         return _lists(content)
     flat = flattened(content, fields)
     if flat is content and not stated_columns and _is_text(sample_objects(content)[0]):

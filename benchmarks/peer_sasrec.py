@@ -108,7 +108,7 @@ def main() -> None:
     logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
     task = json.loads(Path(sys.argv[1]).read_text("utf-8"))
     torch.set_num_threads(1)
-    runs = [ranks(trained(task, seed), task["test"]).tolist() for seed in range(task["seeds"])]
+    runs = [ranks(trained(task, seed), task["test"]).tolist() for seed in task["seeds"]]
     print(json.dumps({"version": importlib.metadata.version("rectools"), "ranks": runs}))
 
 

@@ -7,6 +7,8 @@ that the training data lacks are not scored. RecTools runs in an environment of 
 
     python -m venv peers && peers/bin/pip install rectools pytorch-lightning==2.5.5
     python benchmarks/sasrec.py ml-100k.inter.gz --peers peers/bin/python [--seeds 3] [--json FILE]
+
+Seeds that FILE has already are not trained again.
 """
 
 from __future__ import annotations
@@ -85,21 +87,27 @@ def main() -> None:
     train, test, _ = hold_out(read(args.data)[0], 0.2)
     train, valid, _ = hold_out(train)
     train = pieces(train)
+    earlier = json.loads(args.json.read_text())["rows"] if args.json and args.json.exists() else []
     rows: list[dict[str, Any]] = []
     for loss in args.losses.split(","):
-        ours = [our_ranks(train, valid, test, loss, seed) for seed in range(args.seeds)]
-        version, theirs = peer_ranks(args.peers, loss, args.seeds, train, valid, test)
+        done = {row["model"]: row for row in earlier if row["loss"] == loss}
+        num_done = min((len(row[METRICS[0]]) for row in done.values()), default=0)
+        seeds = range(num_done, args.seeds)
+        ours = [our_ranks(train, valid, test, loss, seed) for seed in seeds]
+        version, theirs = peer_ranks(args.peers, loss, seeds, train, valid, test)
         for model, runs in (("ensue sasrec", ours), (f"RecTools {version} SASRec", theirs)):
             means = [metrics.rank_metrics(ranks, CUTOFFS) for ranks in runs]
             columns = {name: [round(100 * float(run[name].mean()), 2) for run in means] for name in METRICS}
-            rows.append({"loss": loss, "model": model, "targets": len(runs[0]), **columns})
+            kept = done.get(model) or {"targets": len(runs[0])} | {name: [] for name in METRICS}
+            columns = {name: kept[name][:num_done] + values for name, values in columns.items()}
+            rows.append({"loss": loss, "model": model, "targets": kept["targets"], **columns})
             print(rows[-1])
     if args.json:
         args.json.write_text(json.dumps({**provenance(), "seeds": args.seeds, "rows": rows}, indent=1) + "\n")
 
 
 def peer_ranks(
-    python: str, loss: str, seeds: int, train: Histories, valid: Histories, test: Histories
+    python: str, loss: str, seeds: range, train: Histories, valid: Histories, test: Histories
 ) -> tuple[str, list[Floats]]:
     """Return the version of RecTools, and by seed the rank of every target that is in the training data."""
     settings = {PEER.get(name, name): value for name, value in SHARED.items()} | LOSSES[loss]
@@ -110,7 +118,7 @@ def peer_ranks(
         "epochs": EPOCHS,
         "check_every": CHECK_EVERY,
         "patience": PATIENCE,
-        "seeds": seeds,
+        "seeds": list(seeds),
     }
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "task.json"

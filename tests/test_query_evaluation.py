@@ -147,6 +147,7 @@ def test_several_seeds_are_averaged() -> None:
             "mtn and c (baseline) do not differ significantly: BLEU +1.00 points (95 % CI 0.00 to 0.00, p = .200)",
         ),
         ((None, (0.08, 0.08), 1.0), None, "only baselines were scored: c (baseline) has the highest BLEU (8.00 %)"),
+        ((None, (0.0, 0.0), 1.0), None, "only baselines were scored: none has a BLEU above 0"),
     ],
 )
 def test_who_wins(duel: tuple[str | None, tuple[float, float], float], winner: str | None, sentence: str) -> None:

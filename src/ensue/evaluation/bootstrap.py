@@ -233,6 +233,8 @@ class PairedTest:
         score, baseline_score = self.metrics
         baseline = f"{self.baseline} ({_chosen_from('baseline', self.num_baselines)})"
         if self.model is None:
+            if not baseline_score:
+                return f"only baselines were scored: none has a {metric} above 0"
             return f"only baselines were scored: {baseline} has the highest {metric} ({100 * baseline_score:.2f} %)"
         model = f"{self.model} ({_chosen_from('model', self.num_models)})" if self.num_models > 1 else self.model
         first, second, sign = (model, baseline, 1) if score >= baseline_score else (baseline, model, -1)

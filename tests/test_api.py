@@ -490,6 +490,7 @@ def test_event_types_are_chosen_in_python_as_at_the_command_line() -> None:
         (lambda: NextEvent("markov").fit([{"a", "b"}]), "data[0] is of type set; give a list of histories"),
         (lambda: QuerySuggester("most-frequent-next").fit([{"a", "b"}]), "data[0] is of type set; give a list"),
         (lambda: TextClassifier("tfidf").fit(set(TEXTS), ["yes", "no"] * 2), "X is of type set; give a list"),
+        (lambda: TextClassifier("tfidf").fit([b"a", b"b"] * 9, LABELS[:18]), "X[0] is of type bytes; give texts"),
         (lambda: TextClassifier("tfidf").fit(TEXTS, set(LABELS)), "y is of type set; give a list"),
         (
             lambda: TextClassifier("tfidf").fit(pd.DataFrame({"text": TEXTS, "kind": LABELS}), LABELS),

@@ -33,7 +33,7 @@ import numpy.typing as npt
 
 from ensue.arguments import bool_or_auto, require_bool
 from ensue.data import inputs
-from ensue.data.inputs import ReadingOptions, TrainingReading, column_of
+from ensue.data.inputs import ReadingOptions, TrainingReading
 from ensue.data.schema import DataSchema
 from ensue.estimator import Auto, Estimator, Training
 from ensue.evaluation.comparison import evaluate
@@ -463,7 +463,7 @@ class TextClassifier(Estimator["ClassifyPredictor"]):
 
     def update(self, X: object, y: object = None, **reading: Unpack[TrainingReading]) -> Self:
         """Continue the training with new labelled texts, which may have new words but no new labels."""
-        return super().update(X if y is None else (X, column_of(y, "y")), **reading)
+        return super().update(X if y is None else (X, inputs.labels_of(y)), **reading)
 
     def __sklearn_tags__(self) -> Tags:
         """Return the tags of a classifier of texts."""

@@ -424,7 +424,7 @@ def texts_of(data: object) -> list[tuple[str, ...]]:
 
     def convert(row: object, name: str) -> tuple[str, ...] | None:
         texts = row.texts if isinstance(row, Text) else (row,) if isinstance(row, str) else row
-        if not isinstance(texts, Sequence):
+        if not isinstance(texts, Sequence) or isinstance(texts, bytes):
             return None
         require_unicode(texts, name)
         return tuple(texts)

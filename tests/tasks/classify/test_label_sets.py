@@ -176,6 +176,10 @@ def test_estimator_follows_scikit_learn() -> None:
     assert other.classes_.tolist() == [0, 1]
     assert (other.predict(texts) == matrix).all()
     assert other.score(texts, matrix) == 1
+    shuffled = [texts[-1], *texts[:-1]]
+    model.update(shuffled, sets)
+    other.update(shuffled, matrix)
+    assert (other.predict_proba(texts) == model.predict_proba(texts)).all()
     with pytest.raises(DataError, match="y is a matrix of other numbers than 0 and 1"):
         TextClassifier("tfidf").fit(texts, matrix * 2)
 

@@ -151,7 +151,7 @@ def test_a_kill_between_any_two_steps_leaves_a_whole_folder_and_whole_versions(
 
         return step
 
-    for owner, name in ((folders, "put_in_place"), (folders, "_flush_names"), (shutil, "rmtree")):
+    for owner, name in ((folders, "put_in_place"), (folders, "flush"), (shutil, "rmtree")):
         monkeypatch.setattr(owner, name, dying(getattr(owner, name)))
     monkeypatch.setattr(Path, "rename", dying(Path.rename))
     if not swaps:

@@ -479,3 +479,13 @@ def _locked(folder: Path) -> Iterator[tuple[bool, int]]:
         yield locked, os.fstat(descriptor).st_uid
     finally:
         os.close(descriptor)
+
+
+def flush(path: Path) -> None:
+    """See to it that a file or the names in a folder are on the disk."""
+    # A folder has no Python file, but a descriptor.
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -22,6 +22,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
+from ensue.data.file_bytes import flush
 from ensue.data.schema import DataSchema
 from ensue.errors import MissingLibraryError, ModelFolderError, UnknownModelError
 from ensue.lines import decode_json, one_line
@@ -85,7 +86,7 @@ def write_chunks(path: Path, chunks: Iterable[bytes | memoryview], *, access: Ac
             sibling.unlink(missing_ok=True)
             raise
         # Without this a power cut may undo the rename.
-        _flush_names(target.parent)
+        flush(target.parent)
     except OSError as error:
         raise ModelFolderError(
             f"{path}: cannot be written ({error.strerror}); the existing file is unchanged"
@@ -367,9 +368,9 @@ def _replacement(folder: Path, like: Path | None) -> Iterator[tuple[Path, Callab
             yield new, access
             if folder_access is not None:
                 set_folder_access(new, folder_access)
-            _flush_names(new)
+            flush(new)
             put_in_place(new, target)
-            _flush_names(target.parent)
+            flush(target.parent)
         except OSError as error:
             raise ModelFolderError(
                 f"{folder}: cannot be saved ({error.strerror}); the existing file is unchanged"
@@ -428,14 +429,6 @@ def _flush(path: Path, chunks: Iterable[bytes | memoryview], access: Access | No
             file.write(chunk)
         file.flush()
         os.fsync(file.fileno())
-
-
-def _flush_names(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def schema_of(folder: Path) -> DataSchema:

@@ -23,10 +23,9 @@ import polars as pl
 from pydantic import TypeAdapter, ValidationError
 
 from ensue.data.clock import TimeSummary
-from ensue.data.file_bytes import FileBytes
+from ensue.data.file_bytes import FileBytes, flush
 from ensue.data.files import Content, answering, require_no_zeros
 from ensue.data.ids import IdColumns, Tally
-from ensue.data.sequences.prepared import flush
 from ensue.data.sequences.rows import TEXT, find_roles, id_columns, read_rows, require_filled, times_of
 from ensue.data.sequences.sources import LogFile
 from ensue.data.table import ReadOptions, Table

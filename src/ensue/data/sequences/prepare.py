@@ -24,13 +24,13 @@ import numpy as np
 import polars as pl
 
 from ensue.data.clock import in_seconds
-from ensue.data.file_bytes import is_several, memory_at_hand
+from ensue.data.file_bytes import flush, is_several, memory_at_hand
 from ensue.data.histories import Histories, Index, offsets_of
 from ensue.data.schema import SequencesReport
 from ensue.data.sequences.batches import Batches, Cursor, Share, find_shares, read_share, write_share
 from ensue.data.sequences.columns import WEIGHT, is_user_log
 from ensue.data.sequences.dataset import cut_notes, in_order, pause_of, read_file, report_of, require_times, sorted_note
-from ensue.data.sequences.prepared import FORMAT, LogSize, Writer, flush, is_prepared
+from ensue.data.sequences.prepared import FORMAT, LogSize, Writer, is_prepared
 from ensue.data.sequences.rows import is_unordered, remarks_on
 from ensue.data.sequences.sessions import check_gap, cut
 from ensue.data.sequences.sources import LogFile, files_of, keeps_sequences, notes_on_files, sources_of

@@ -13,7 +13,6 @@ prepared.json what was understood of the log, how it was read, and size and CRC-
 from __future__ import annotations
 
 import json
-import os
 import zlib
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -23,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from ensue.data.file_bytes import open_input, read_input
+from ensue.data.file_bytes import flush, open_input, read_input
 from ensue.data.files import answering
 from ensue.data.histories import Histories
 from ensue.data.schema import SequencesReport
@@ -176,16 +175,6 @@ def _mapped(path: Path, kind: np.dtype[np.generic]) -> npt.NDArray[Any]:
     if not path.stat().st_size:
         return np.empty(0, kind)  # no empty file can be mapped
     return np.asarray(np.memmap(path, kind, "c"))
-
-
-def flush(path: Path) -> None:
-    """See to it that a file or the names in a folder are on the disk."""
-    # A folder has no Python file, but a descriptor.
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _sum(path: Path) -> int:

@@ -11,6 +11,7 @@ the same command goes on where it was stopped, and models can be added.
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -104,7 +105,10 @@ def main() -> None:
         for pair in found["paired_tests"]:
             print(name, pair)
     if args.json:
-        write_result(args.json, {**provenance(), "seeds": args.seeds, "sets": sets})
+        # Sets that were compared earlier stay.
+        kept = json.loads(args.json.read_bytes())["sets"] if args.json.exists() else {}
+        compared_now = {name: provenance() | {"seeds": args.seeds} | found for name, found in sets.items()}
+        write_result(args.json, {"sets": kept | compared_now})
 
 
 if __name__ == "__main__":

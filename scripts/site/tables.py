@@ -270,7 +270,7 @@ def comparison() -> str:
             corrected = f"{pair['corrected']:.3f}" if pair["corrected"] >= 0.001 else "< 0.001"
             shown = f"{100 * pair['difference']:.2f} ({low} to {high}) | {corrected}"
             tests.append(f"| {name} | {label(pair['measure'])} | {pair['model']} | {pair['other']} | {shown} |")
-    return "\n".join([*lines, "", *tests, "", source(result)])
+    return "\n".join([*lines, "", *tests, "", *map(source, result["sets"].values())])
 
 
 def defaults() -> str:

@@ -170,10 +170,17 @@ def reviews() -> str:
     return "\n".join([*lines, "", source(result)])
 
 
+LINKS = {"mrr": "MRR", "recall@10": "R@10", "pooled_ap": "AP, pooled", "mrp": "mRP", "auc": "AUC"}
+
+
 def links() -> str:
     """Posts that rank articles, and pairs in one pool, from ``studies/results/ast.json``."""
-    names = {"mrr": "MRR", "recall@10": "R@10", "pooled_ap": "AP, pooled", "mrp": "mRP", "auc": "AUC"}
-    return rows_of_study(load("studies/results/ast.json"), names)
+    return rows_of_study(load("studies/results/ast.json"), LINKS)
+
+
+def learned_temperature() -> str:
+    """Return the same of AST with and without the learned temperature of ASEntmax, trained in one run."""
+    return rows_of_study(load("studies/results/asentmax.json"), LINKS)
 
 
 def linking() -> str:
@@ -494,6 +501,7 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "newcomers": newcomers,
     "reviews": reviews,
     "links": links,
+    "learned_temperature": learned_temperature,
     "linking": linking,
     "linking_at_size": linking_at_size,
     "texts": texts,

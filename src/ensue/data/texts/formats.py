@@ -279,7 +279,12 @@ def _json(request: _Request) -> Table:
     )
     lines = content.head(2)
     # A document of one object may hold its texts, and their labels, as columns.
-    if not stated_columns and len(lines) == 2 and parsed_json(lines[0]) and _is_text(sample_objects(content)[0]):
+    if (
+        not stated_columns
+        and len(lines) == 2
+        and parsed_json(lines[0]) is not None
+        and _is_text(sample_objects(content)[0])
+    ):
         return _lists(content)
     flat = flattened(content, fields)
     if flat is content and not stated_columns and _is_text(sample_objects(content)[0]):

@@ -1,4 +1,4 @@
-"""The centrality of words: the dominant eigenvector of a word graph, three ways to its gradient, and how fast it mixes.
+"""The centrality of words: the dominant eigenvector of a word graph, and three ways to its gradient.
 
 Gong et al., Text Information Aggregation with Centrality Attention, Science China Information Sciences 2020; with
 damping, TokenRank of Erel et al., Attention (as Discrete-Time Markov) Chains, NeurIPS 2025.
@@ -8,7 +8,6 @@ Eq. 6          ``connections``: the softmax of section 3; the scores are in ``wo
 Eqs. 7-8       ``centrality``
 Algorithm 1    ``method="power"``, with the two phases of section 3.3
 Theorem 2      ``method="series"``: Eq. 9 in memory that no step adds to
-Fig. 4         ``steps_to_converge``
 TokenRank      ``centrality`` of ``damped``: the walk follows attention, or jumps to any word
 =============  ======================================================================
 
@@ -27,7 +26,7 @@ iterates 200 times without a gradient. Here p and its gradient are exact, as for
 
 from __future__ import annotations
 
-from typing import Literal, cast
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -115,7 +114,7 @@ def centrality(
         return apply(_Series, matrix, mask, tolerance, cap, cap if steps is None else steps)
     matrix = _among_words(matrix, mask)
     with torch.no_grad():
-        share, _ = _iterate(matrix, mask, tolerance, cap)
+        share = _iterate(matrix, mask, tolerance, cap)
     for _ in range(20 if steps is None else steps):
         share = _times(matrix, share)
     return share / _sums(share, mask)
@@ -160,7 +159,7 @@ class _Series(torch.autograd.Function):
         ctx: Context[tuple[float, int]], matrix: Tensor, mask: Tensor, tolerance: float, cap: int, steps: int
     ) -> Tensor:
         matrix = _among_words(matrix, mask)
-        share, _ = _iterate(matrix, mask, tolerance, cap)
+        share = _iterate(matrix, mask, tolerance, cap)
         share /= _sums(share, mask)
         ctx.save_for_backward(matrix, share, mask)
         ctx.options = tolerance, steps
@@ -217,47 +216,18 @@ def _project(vectors: Tensor, share: Tensor, mask: Tensor) -> Tensor:
     return (vectors - (share * vectors).sum(-1, keepdim=True)) * mask
 
 
-def _iterate(matrix: Tensor, mask: Tensor, tolerance: float, cap: int) -> tuple[Tensor, Tensor]:
+def _iterate(matrix: Tensor, mask: Tensor, tolerance: float, cap: int) -> Tensor:
     """Run the power method p <- A p from uniform until a step moves p by at most ``tolerance`` in L1.
 
-    Texts that have converged stay as they are. ``matrix`` is 0 at padding. Returns the (batch, words) distributions
-    and the (batch,) steps each took.
+    Texts that have converged stay as they are. ``matrix`` is 0 at padding. Returns the (batch, words) distributions.
     """
     share = masked_mean(mask, matrix.dtype)
     moving = mask.any(-1)
-    num_steps = torch.zeros(len(mask), dtype=torch.int64, device=mask.device)
     for _ in range(cap):
         if not moving.any():
             break
         moved = _times(matrix, share)
-        num_steps += moving
         previous = share
         share = torch.where(moving[:, None], moved, share)
         moving = (share - previous).abs().sum(-1) > tolerance
-    return share, num_steps
-
-
-@torch.no_grad()
-def steps_to_converge(matrix: Tensor, mask: Tensor, tolerance: float = 1e-10, cap: int = 5000) -> Tensor:
-    """Return (batch,) steps of the power method until p moves by at most ``tolerance`` in L1 (Fig. 4), or ``cap``."""
-    return _iterate(_among_words(matrix, mask), mask, tolerance, cap)[1]
-
-
-@torch.no_grad()
-def second_eigenvalue(matrix: Tensor, mask: Tensor) -> Tensor:
-    """Return (batch,) |lambda_2|, the rate at which the walk forgets its start.
-
-    Near 0, the layer is plain self-attention. Computed in float64: A - p 1' has the eigenvalues of A, with 0 for 1.
-    """
-    matrix = _among_words(matrix, mask).double()
-    deflated = matrix - centrality(matrix, mask)[..., None] * mask[:, None, :]
-    return cast(Tensor, torch.linalg.eigvals(deflated)).abs().amax(-1)
-
-
-@torch.no_grad()
-def dobrushin(matrix: Tensor, mask: Tensor) -> Tensor:
-    """Return (batch,) half the largest L1 distance of two columns, an upper bound of |lambda_2|."""
-    # ``cdist`` compares rows, so the columns become rows.
-    columns = _among_words(matrix, mask).mT.contiguous()
-    distances = torch.cdist(columns, columns, p=1.0) * (mask[:, :, None] & mask[:, None, :])
-    return distances.amax((1, 2)) / 2
+    return share

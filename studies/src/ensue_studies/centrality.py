@@ -10,7 +10,7 @@ import base64
 import copy
 import hashlib
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import log, sqrt
@@ -29,12 +29,12 @@ from sklearn.svm import LinearSVC
 from ensue import figures
 from ensue.data.histories import Index
 from ensue.data.texts import Texts, leaks, read_texts
+from ensue.data.texts.dataset import hold_out_texts
 from ensue.errors import DataError
 from ensue.evaluation.bootstrap import BootstrapResult, bootstrap
 from ensue.evaluation.classify import LabelledTexts, TextLabels
 from ensue.evaluation.examples import statistic_of
 from ensue.metrics import Floats
-from ensue.nn.centrality import second_eigenvalue, steps_to_converge
 from ensue.nn.pooling import POOLINGS
 from ensue.significance import LEVEL
 from ensue.tasks.classify.catalogue import COUNTING, MODELS
@@ -46,8 +46,10 @@ from ensue.tasks.classify.passages import PassageBatches
 from ensue.tasks.classify.predictor import ClassifyPredictor
 from ensue.tasks.classify.settings import GRAPH_POOLINGS
 from ensue.text.tokens import Tokens, split_words
+from ensue.training.report import Report
 from ensue.vocabulary import FIRST
 from ensue_studies.datasets import DataSet, available, evenly, fingerprint, folder_of, packed, planned
+from ensue_studies.mixing import mixing_of, second_eigenvalue, steps_to_converge
 from ensue_studies.page import (
     Page,
     Row,
@@ -303,23 +305,24 @@ class Trainer:
     def train(self, data: DataSet[Texts], model: str, seed: int) -> CachedRun:
         """Return the measurements of one pooling and seed."""
         options = self.options(data, model)
+        epochs: Rows = []
 
         def measure(predictor: ClassifyPredictor) -> CachedRun:
             if model == "blend":  # its network is the one that the row of centrality is about
                 alone = self.key(data, "centrality", self.options(data, "centrality"), seed)
-                self.runs.get(alone, lambda: self.measure(predictor, data, "centrality", NETWORK))
-            return self.measure(predictor, data, model)
+                self.runs.get(alone, lambda: self.measure(predictor, data, epochs, "centrality", NETWORK))
+            return self.measure(predictor, data, epochs, model)
 
         return self.runs.train(
             self.key(data, model, options, seed),
             f"{data.name}: {model} seed {seed}",
             lambda: ClassifyPredictor(model, settings={**options, **self.vectors_setting}, seed=seed),
-            lambda predictor: predictor.fit(data.train, data.valid),
+            lambda predictor: logged(predictor, data, epochs),
             measure,
         )
 
     def measure(
-        self, predictor: ClassifyPredictor, data: DataSet[Texts], model: str, part: str | None = None
+        self, predictor: ClassifyPredictor, data: DataSet[Texts], epochs: Rows, model: str, part: str | None = None
     ) -> CachedRun:
         """Return the answers of a trained predictor, and what is saved of its training."""
         settings = {**predictor.summary()["settings"], **(predictor.summary()["schedule"] or {})}
@@ -332,7 +335,7 @@ class Trainer:
             "parameters": sum(part.numel() for part in predictor.network.parameters()),
             "architecture": metadata.architecture,
             "held_out": metadata.held_out or "its own part",
-            "log": metadata.log,
+            "log": epochs,
             "notes": metadata.notes,
             "settings": {name: settings[name] for name in SETTINGS["sst1"]},
         }
@@ -515,6 +518,19 @@ def owners(texts: Texts) -> Index:
         return np.arange(len(texts))
     units: Index = column.rank("dense").to_numpy().astype(np.int64) - 1
     return units
+
+
+def logged(predictor: ClassifyPredictor, data: DataSet[Texts], epochs: Rows) -> Iterator[Report]:
+    """Train, and add to ``epochs`` the accuracy and the loss of each epoch, and how fast its word graphs mix."""
+    valid = data.valid
+    if valid is None:  # the part that is held out by default
+        valid = hold_out_texts(data.train.join_spellings()[0], seed=predictor.seed)[1]
+    for report in predictor.fit(data.train, data.valid):
+        if report.valid is not None:
+            held_out = predictor.passages(predictor.encode(valid))
+            row = {"epoch": report.epoch, "accuracy": report.valid, "loss": report.loss}
+            epochs.append({**row, **mixing_of(predictor, held_out)})
+        yield report
 
 
 @torch.no_grad()

@@ -74,8 +74,6 @@ class ClassifierMetadata(SharedMetadata):
     """Probe of the sentence encoder, by which it is recognised."""
     known_vectors: Count = 0
     """Words that have a vector in the file."""
-    log: list[dict[str, int | float]] = field(default_factory=list)
-    """A row an epoch: accuracy, loss, and how fast the word graphs mix."""
     residual: bool = False
     """True if the network's scores are added to those of the mean-vector baseline."""
     blend: Annotated[dict[str, Weight], Field(min_length=1)] | None = None

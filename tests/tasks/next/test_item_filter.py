@@ -129,9 +129,8 @@ def test_lists_of_many_requests_are_looked_up_as_those_of_one() -> None:
         assert item_filter.num_permitted == sum(value in vocabulary for value in permitted)
 
 
-@pytest.mark.parametrize(("name", "limit"), [("MAX_CACHED", 4), ("MAX_CACHED_BYTES", 60)])
+@pytest.mark.parametrize(("name", "limit"), [("MAX_CACHED", 2), ("MAX_CACHED_BYTES", 30)])
 def test_the_latest_filters_are_cached(name: str, limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each comes with the mask of its list."""
     monkeypatch.setattr(filters, name, limit)
     vocabulary, cache = Vocabulary(["v1"]), FilterCache()
     lists = [[f"{letter}{at}" for at in range(300)] for letter in "abc"]

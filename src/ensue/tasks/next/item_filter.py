@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
 from numbers import Real
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from ensue.arguments import id_list
-from ensue.data.histories import Index, Items, Mask
+from ensue.data.histories import Ids, Index, Items, Mask
 from ensue.errors import DataError
 from ensue.lines import one_line
 from ensue.tasks.next.item_columns import ItemColumns
@@ -35,7 +35,7 @@ catalogue it scores more, one in ``MIN_SHARE`` items, since the best of all is h
 MAX_CACHED = 32
 MAX_CACHED_BYTES = 2**28
 MIN_CACHED_ITEMS = 256
-"""Masks that are cached, and their bytes, at most; ids of a list that is cached, at least."""
+"""Filters and lists that are cached, and the bytes of either, at most; ids of a list that is cached, at least."""
 MAX_FILTERS = 20
 """Filters of a request, at most."""
 MAX_NOW = 1e11
@@ -44,6 +44,7 @@ MINUTE = 60.0
 """Filters by age change from one minute to the next, not within it."""
 
 
+_Made = TypeVar("_Made")
 _NEGATIVE_INFINITY = np.float32(-np.inf).view(np.uint32)
 
 
@@ -127,11 +128,6 @@ class ItemFilter:
         lists = self.rules.exclude, self.rules.allow
         return [[ids if isinstance(ids, frozenset) else frozenset(ids) for ids in each] for each in lists]
 
-    @property
-    def num_ids(self) -> int:
-        """Size of the vocabulary."""
-        return len(self.mask)
-
     @cached_property
     def num_permitted(self) -> int:
         """Number of items of the vocabulary that may be answers."""
@@ -140,7 +136,7 @@ class ItemFilter:
     @property
     def is_restrictive(self) -> bool:
         """True if an item is not permitted; padding and unknown, which are no answers anyway, never are."""
-        return self.num_permitted < self.num_ids - FIRST
+        return self.num_permitted < len(self.mask) - FIRST
 
     @cached_property
     def penalty(self) -> Scores:
@@ -151,15 +147,15 @@ class ItemFilter:
     @cached_property
     def words(self) -> npt.NDArray[np.uint64]:
         """(words,) the mask with one bit per id; see :class:`ensue.topk.Permitted`."""
-        # The last word is filled up with zeros; np.pad takes three times as long.
-        filled = np.zeros(-(-self.num_ids // 64) * 64, np.bool_)
-        filled[: self.num_ids] = self.mask
-        return np.packbits(filled, bitorder="little").view(np.uint64)
+        packed = np.packbits(self.mask, bitorder="little")
+        words = np.zeros(-(-len(self.mask) // 64), np.uint64)
+        words.view(np.uint8)[: len(packed)] = packed
+        return words
 
     @cached_property
     def few_ids(self) -> Index | None:
         """(ids,) all permitted ones, rising, where an index does better to score them all; else ``None``."""
-        if self.num_permitted > max(MAX_SCORED, min(self.num_ids // MIN_SHARE, MAX_SHARED)):
+        if self.num_permitted > max(MAX_SCORED, min(len(self.mask) // MIN_SHARE, MAX_SHARED)):
             return None
         return np.flatnonzero(self.mask)
 
@@ -197,6 +193,7 @@ class FilterCache:
 
     def __init__(self) -> None:
         self._cached: dict[Hashable, Mask | ItemFilter] = {}
+        self._lists: dict[Hashable, Ids] = {}
         self._columns: ItemColumns | None = None
 
     def of_each(
@@ -219,13 +216,13 @@ class FilterCache:
         """
         # Records of one request share the object of its rules.
         distinct = {id(rules): rules for rules in requests if rules._replace(now=None) != ALL_ITEMS}
-        lists = {id(ids): ids for rules in distinct.values() for ids in chain(rules.exclude, rules.allow)}
-        keys = {same: _key(ids) for same, ids in lists.items()}
-        masks = self._masks({keys[same]: ids for same, ids in lists.items()}, vocabulary)
+        lists = {id(members): members for rules in distinct.values() for members in chain(rules.exclude, rules.allow)}
+        keys = {same: _key(members) for same, members in lists.items()}
+        ids = self._ids({keys[same]: members for same, members in lists.items()}, vocabulary)
         filters: dict[Hashable, ItemFilter] = {}
         of_request: dict[int, Hashable] = {}
         for same, rules in distinct.items():
-            exclude, allow = (tuple(keys[id(ids)] for ids in each) for each in (rules.exclude, rules.allow))
+            exclude, allow = (tuple(keys[id(members)] for members in each) for each in (rules.exclude, rules.allow))
             # Rounded to the minute, so that filters by age can be cached.
             now = (time.time() if rules.now is None else rules.now) // MINUTE * MINUTE
             has_columns = rules.filters or rules.max_per or rules.diversify.startswith("calibrated")
@@ -236,7 +233,7 @@ class FilterCache:
             key = Key(exclude, allow, conditions, columns, len(vocabulary), rules.max_per, rules.diversify, of_items)
             of_request[same] = key
             if key not in filters:
-                filters[key] = self._filter(key, rules, masks)
+                filters[key] = self._filter(key, rules, ids)
         return [filters[of_request[id(rules)]] if id(rules) in distinct else None for rules in requests]
 
     def columns(self, vocabulary: Vocabulary, items: Items | None) -> ItemColumns:
@@ -251,25 +248,25 @@ class FilterCache:
             self._columns = ItemColumns(items, vocabulary)
         return self._columns
 
-    def _filter(self, key: Key, rules: Rules, masks: Mapping[Hashable, Mask]) -> ItemFilter:
+    def _filter(self, key: Key, rules: Rules, ids: Mapping[Hashable, Ids]) -> ItemFilter:
         """Return the filter of rules: a cached one, unless the rules have short lists."""
         cached = self._cached.get(key)
         if isinstance(cached, ItemFilter):
             return cached
-        mask = self._of_long_lists(key, masks)
+        mask = self._of_long_lists(key, ids)
         short_exclude, short_allow = ([each for each in keys if isinstance(each, int)] for keys in key[:2])
         if short_exclude or short_allow:
             mask = mask.copy()
-            _restrict(mask, masks, short_exclude, short_allow)
+            _restrict(mask, ids, short_exclude, short_allow)
         reranker = None
         if key.max_per or key.diversify:
             reranker = Reranker(key.max_per, key.diversify, key.columns, key.similarity)
         item_filter = ItemFilter(mask, rules, reranker)
         if not (short_exclude or short_allow):
-            self._keep(key, item_filter, key.num_ids)
+            _keep(self._cached, key, item_filter, key.num_ids)
         return item_filter
 
-    def _of_long_lists(self, key: Key, masks: Mapping[Hashable, Mask]) -> Mask:
+    def _of_long_lists(self, key: Key, ids: Mapping[Hashable, Ids]) -> Mask:
         """Return (ids,) whether the conditions and the long lists permit an id; not to be changed, as it is cached."""
         exclude, allow = (tuple(each for each in keys if not isinstance(each, int)) for keys in key[:2])
         conditions, columns, num_ids = key[2:5]
@@ -280,46 +277,45 @@ class FilterCache:
         mask = np.ones(num_ids, np.bool_)
         # Padding and unknown are never answers.
         mask[:FIRST] = False
-        _restrict(mask, masks, exclude, allow)
+        _restrict(mask, ids, exclude, allow)
         for condition in conditions:
             true = self._cached.get((condition, columns))
             if not isinstance(true, np.ndarray):
                 assert columns is not None
                 true = columns.truth(*condition).true
-                self._keep((condition, columns), true, num_ids)
+                _keep(self._cached, (condition, columns), true, num_ids)
             mask &= true
         if part[:2] != key[:2]:  # else the filter itself is cached
-            self._keep(part, mask, num_ids)
+            _keep(self._cached, part, mask, num_ids)
         return mask
 
-    def _masks(self, lists: Mapping[Hashable, Collection[str]], vocabulary: Vocabulary) -> dict[Hashable, Mask]:
-        """Return (ids,) whether an id is on each list. All are looked up together: a look-up has a price of its own."""
+    def _ids(self, lists: Mapping[Hashable, Collection[str]], vocabulary: Vocabulary) -> dict[Hashable, Ids]:
+        """Return the ids of each list. All are looked up together: a look-up has a price of its own."""
         num_ids = len(vocabulary)
-        cached = {key: self._cached.get((key, num_ids)) for key in lists}
-        masks: dict[Hashable, Mask] = {key: mask for key, mask in cached.items() if isinstance(mask, np.ndarray)}
-        missing = {key: ids for key, ids in lists.items() if key not in masks}
+        found = {key: ids for key in lists if (ids := self._lists.get((key, num_ids))) is not None}
+        missing = {key: members for key, members in lists.items() if key not in found}
         for (key, members), ids in zip(missing.items(), vocabulary.known_each([*missing.values()]), strict=True):
-            masks[key] = np.zeros(num_ids, np.bool_)
-            masks[key][ids] = True
+            found[key] = ids
             if len(members) >= MIN_CACHED_ITEMS:
-                self._keep((key, num_ids), masks[key], num_ids)
-        return masks
-
-    def _keep(self, key: Hashable, made: Mask | ItemFilter, num_ids: int) -> None:
-        """Cache what was made as the latest. Each line is one step of the interpreter, so threads need no lock."""
-        self._cached[key] = made
-        for oldest in [*self._cached][: -min(MAX_CACHED, max(1, MAX_CACHED_BYTES // (5 * num_ids)))]:
-            self._cached.pop(oldest, None)
+                _keep(self._lists, (key, num_ids), ids, num_ids)
+        return found
 
 
-def _restrict(
-    mask: Mask, masks: Mapping[Hashable, Mask], exclude: Iterable[Hashable], allow: Iterable[Hashable]
-) -> None:
+def _restrict(mask: Mask, ids: Mapping[Hashable, Ids], exclude: Iterable[Hashable], allow: Iterable[Hashable]) -> None:
     """Apply lists to a mask, in place."""
     for key in exclude:
-        mask &= ~masks[key]
+        mask[ids[key]] = False
     for key in allow:
-        mask &= masks[key]
+        allowed = np.zeros_like(mask)
+        allowed[ids[key]] = True
+        mask &= allowed
+
+
+def _keep(cache: dict[Hashable, _Made], key: Hashable, made: _Made, num_ids: int) -> None:
+    """Cache what was made as the latest. Each line is one step of the interpreter, so threads need no lock."""
+    cache[key] = made
+    for oldest in [*cache][: -min(MAX_CACHED, max(1, MAX_CACHED_BYTES // (5 * num_ids)))]:
+        cache.pop(oldest, None)
 
 
 def _key(ids: Collection[str]) -> Hashable:

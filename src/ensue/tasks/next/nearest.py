@@ -400,7 +400,7 @@ def _product_scores(state: NextState, product: Product, rows: Index, seen: Index
 def widened(k: int, filters: Sequence[ItemFilter | None]) -> int:
     """Return the number of choices to search for, so that about ``k`` of them are permitted."""
     fractions = [
-        item_filter.num_permitted / item_filter.num_ids
+        item_filter.num_permitted / len(item_filter.mask)
         for item_filter in filters
         if item_filter is not None and item_filter.few_ids is None
     ]

@@ -91,9 +91,9 @@ class Reranker:
             in_order = (position for position, id in enumerate(ids.tolist()) if self._takes(id, counts))
             return [*islice(in_order, k)]
         scores = scores[: len(ids)].astype(np.float64)
-        low, high = (scores.min(), scores.max()) if len(scores) else (0.0, 0.0)
+        high, low = (scores[0], scores[-1]) if len(scores) else (0.0, 0.0)
         # Scale scores to [0, 1], so that the weight means the same for every session.
-        relevance = (1 - self.weight) * (scores - low) / max(high - low, 1e-12)
+        relevance = (scores - low) * ((1 - self.weight) / max(high - low, 1e-12))
         if self.similarity is not None and kernels.is_loaded():
             return self.similarity.diversify(ids, relevance, self.weight, k, self._kinds(ids))
         return self._selected(ids, relevance, session, k)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Set
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Set
+from dataclasses import dataclass, fields
 from decimal import Decimal
 from numbers import Integral, Real
 from typing import ClassVar, Self, cast
@@ -97,14 +96,12 @@ def _whole_number(value: float | Decimal) -> str:
     return str(int(value))
 
 
-OF_IDS = "must be a list of texts or whole numbers"
-"""Rule of the ids in a record of JSON."""
-
-
-class Record(ABC):
+class Record:
     """Base class of the records: lines of JSON."""
 
     __slots__: tuple[str, ...] = ()
+    NOUN: ClassVar[str]
+    """What an error calls a record."""
     NEEDED: ClassVar[str]
     """The field that is never left out."""
     EXAMPLE: ClassVar[str]
@@ -125,16 +122,40 @@ class Record(ABC):
         Raises:
             DataError: naming ``where`` (a file and line), the field and what to do.
         """
-        return cls.from_fields(_read_object(line, where, cls.NEEDED, cls.EXAMPLE), where)
+        try:
+            decoded = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise DataError(f"{where}: not JSON ({quoted(error)}); expected {cls.EXAMPLE}") from error
+        return cls.from_fields(decoded if isinstance(decoded, dict) else {}, where)
 
     @classmethod
-    @abstractmethod
-    def from_fields(cls, fields: Mapping[str, object], where: str = "record") -> Self:
+    def from_fields(cls, decoded: Mapping[str, object], where: str = "record") -> Self:
         """Return the record in a decoded JSON object; unknown fields are refused.
 
         Raises:
             DataError: naming ``where``, the field and what to do.
         """
+        if cls.NEEDED not in decoded:
+            raise DataError(f'{where}: field "{cls.NEEDED}" is missing; expected {cls.EXAMPLE}')
+        names = [field.name for field in fields(cls)]  # type: ignore[arg-type]  # each record is a dataclass
+        if unknown := sorted(decoded.keys() - set(names)):
+            known = f"{cls.NOUN} has {', '.join(names[:-1])} and {names[-1]}"
+            raise DataError(f"{where}: field {quoted(unknown[0])} is not known; {known}")
+        values = {}
+        for name, value in decoded.items():
+            read, rule = _FIELDS[name]
+            try:
+                values[name] = read(value)
+            except DataError as error:
+                raise DataError(f'{where}: field "{name}" must be {rule}') from error
+            except UnicodeEncodeError as error:
+                raise DataError(
+                    f"{where}: a text has half of a surrogate pair ({error.reason}); send whole Unicode"
+                ) from error
+        try:
+            return cls(**values)
+        except DataError as error:
+            raise DataError(f"{where}: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +171,7 @@ class History(Record):
         '{"values": ["ann", "bob"], "times": [0.0, 60.0], "id": "p1"}'
     """
 
+    NOUN: ClassVar[str] = "a history"
     NEEDED: ClassVar[str] = "values"
     EXAMPLE: ClassVar[str] = '{"values": ["a", "b"]}'
     CALL: ClassVar[str] = 'History(("a", "b"))'
@@ -184,28 +206,6 @@ class History(Record):
                     "times must not decrease"
                 )
 
-    @classmethod
-    def from_fields(cls, fields: Mapping[str, object], where: str = "record") -> Self:
-        """See :meth:`Record.from_fields`."""
-        _refuse_unknown(fields, ("values", "times", "id"), "a history has values, times and id", where)
-        values = fields.get("values", [])
-        times = fields.get("times", [])
-        if not isinstance(values, list):
-            raise DataError(f'{where}: field "values" {OF_IDS}')
-        if not isinstance(times, list) or not all(map(_is_number, times)):
-            raise DataError(f'{where}: field "times" must be a list of numbers (seconds)')
-        try:
-            ids = normal_ids(values, "values")
-        except DataError as error:
-            raise DataError(f'{where}: field "values" {OF_IDS}') from error
-        name = _read_name(fields, where)
-        # JSON may hold half of a surrogate pair, which no file and no terminal takes.
-        _whole("".join([name, *ids]), where)
-        try:
-            return cls(ids, tuple(map(float, times)), name)
-        except (DataError, OverflowError) as error:
-            raise DataError(f"{where}: {error}") from error
-
 
 @dataclass(frozen=True, slots=True)
 class Text(Record):
@@ -217,6 +217,7 @@ class Text(Record):
         '{"texts": ["a fine film"], "label": "good"}'
     """
 
+    NOUN: ClassVar[str] = "a text"
     NEEDED: ClassVar[str] = "texts"
     EXAMPLE: ClassVar[str] = '{"texts": ["a text"]}'
     CALL: ClassVar[str] = 'Text(("a text",))'
@@ -242,25 +243,6 @@ class Text(Record):
             raise DataError(f"text {quoted(self.id)}: {error}") from None
         object.__setattr__(self, "texts", texts)
 
-    @classmethod
-    def from_fields(cls, fields: Mapping[str, object], where: str = "record") -> Self:
-        """See :meth:`Record.from_fields`."""
-        _refuse_unknown(fields, ("texts", "label", "id"), "a text has texts, label and id", where)
-        texts = fields.get("texts", [])
-        label = fields.get("label")
-        if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-            raise DataError(f'{where}: field "texts" must be a list of one or two texts')
-        try:
-            name_of_label = labels_text(label)
-        except DataError as error:
-            raise DataError(f'{where}: field "label" must be a text, a number, true or false, or a list') from error
-        name = _read_name(fields, where)
-        _whole("".join([name, *(name_of_label or ()), *texts]), where)
-        try:
-            return cls(tuple(texts), name_of_label, name)
-        except DataError as error:
-            raise DataError(f"{where}: {error}") from error
-
 
 @dataclass(frozen=True, slots=True)
 class Post(Record):
@@ -272,6 +254,7 @@ class Post(Record):
         ('ferry-night',)
     """
 
+    NOUN: ClassVar[str] = "a post"
     NEEDED: ClassVar[str] = "text"
     EXAMPLE: ClassVar[str] = '{"text": "a post"}'
     CALL: ClassVar[str] = 'Post("a post")'
@@ -288,18 +271,6 @@ class Post(Record):
         except DataError as error:
             raise DataError(f"post {quoted(self.id)}: {error}") from None
 
-    @classmethod
-    def from_fields(cls, fields: Mapping[str, object], where: str = "record") -> Self:
-        """See :meth:`Record.from_fields`."""
-        _refuse_unknown(fields, ("text", "id", "about"), "a post has text, id and about", where)
-        article_ids = fields.get("about", [])
-        try:
-            names = normal_ids(article_ids if isinstance(article_ids, list) else None, "about")
-        except DataError as error:
-            raise DataError(f'{where}: field "about" must be a list of ids of articles') from error
-        _whole("".join(names), where)
-        return cls(_read_text(fields, "text", where), _whole(_read_name(fields, where), where), names)
-
 
 @dataclass(frozen=True, slots=True)
 class Article(Record):
@@ -311,6 +282,7 @@ class Article(Record):
         'Ferry adds night crossings'
     """
 
+    NOUN: ClassVar[str] = "an article"
     NEEDED: ClassVar[str] = "body"
     EXAMPLE: ClassVar[str] = '{"body": "an article"}'
     CALL: ClassVar[str] = 'Article("an article")'
@@ -323,43 +295,6 @@ class Article(Record):
         object.__setattr__(self, "id", _name(self.id, "article"))
         _require_text(self.body, f"article {quoted(self.id)}: body")
         _require_text(self.title, f"article {quoted(self.id)}: title")
-
-    @classmethod
-    def from_fields(cls, fields: Mapping[str, object], where: str = "record") -> Self:
-        """See :meth:`Record.from_fields`."""
-        _refuse_unknown(fields, ("body", "id", "title"), "an article has body, id and title", where)
-        title = _read_text(fields, "title", where) if "title" in fields else ""
-        return cls(_read_text(fields, "body", where), _whole(_read_name(fields, where), where), title)
-
-
-def _read_object(line: str, where: str, needed: str, example: str) -> dict[str, object]:
-    try:
-        fields = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{where}: not JSON ({quoted(error)}); expected {example}") from error
-    if not isinstance(fields, dict) or needed not in fields:
-        raise DataError(f'{where}: field "{needed}" is missing; expected {example}')
-    return fields
-
-
-def _refuse_unknown(fields: Mapping[str, object], names: tuple[str, ...], sentence: str, where: str) -> None:
-    unknown = sorted(set(fields) - set(names))
-    if unknown:
-        raise DataError(f"{where}: field {quoted(unknown[0])} is not known; {sentence}")
-
-
-def _read_text(fields: Mapping[str, object], name: str, where: str) -> str:
-    text = fields.get(name, "")
-    if not isinstance(text, str):
-        raise DataError(f'{where}: field "{name}" must be a text')
-    return _whole(text, where)
-
-
-def _read_name(fields: Mapping[str, object], where: str) -> str:
-    try:
-        return _name(fields.get("id", ""), where)
-    except DataError as error:
-        raise DataError(f'{where}: field "id" must be a text or a whole number') from error
 
 
 def _name(id: object, noun: str) -> str:
@@ -414,9 +349,46 @@ def _is_number(value: object) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
-def _whole(text: str, where: str) -> str:
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise DataError(f"{where}: a text has half of a surrogate pair ({error.reason}); send whole Unicode") from error
+def _read_text(value: object) -> str:
+    """Return a text of JSON, which may hold half of a surrogate pair: no file and no terminal takes it."""
+    _require_text(value, "text")
+    text = cast(str, value)
+    text.encode()
     return text
+
+
+def _read_ids(value: object) -> tuple[str, ...]:
+    ids = normal_ids(value if isinstance(value, list) else None, "ids")
+    "".join(ids).encode()
+    return ids
+
+
+def _read_times(value: object) -> tuple[float, ...]:
+    try:
+        return _seconds(value if isinstance(value, list) else None)
+    except OverflowError as error:
+        raise DataError(str(error)) from error
+
+
+def _read_texts(value: object) -> tuple[str, ...]:
+    return tuple(map(_read_text, as_tuple(value if isinstance(value, list) else None, "texts", "texts")))
+
+
+def _read_label(value: object) -> str | tuple[str, ...] | None:
+    label = labels_text(value)
+    "".join(label or ()).encode()
+    return label
+
+
+_FIELDS: Mapping[str, tuple[Callable[[object], object], str]] = {
+    "values": (_read_ids, "a list of texts or whole numbers"),
+    "times": (_read_times, "a list of numbers (seconds)"),
+    "texts": (_read_texts, "a list of one or two texts"),
+    "label": (_read_label, "a text, a number, true or false, or a list"),
+    "text": (_read_text, "a text"),
+    "body": (_read_text, "a text"),
+    "title": (_read_text, "a text"),
+    "about": (_read_ids, "a list of ids of articles"),
+    "id": (lambda value: _read_text(_name(value, "record")), "a text or a whole number"),
+}
+"""Reader of each field of JSON, which refuses by a ``DataError`` or a ``UnicodeEncodeError``, and its rule."""

@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from ensue.errors import EnsueError, MissingLibraryError, ModelFolderError, SettingError
 from ensue.lines import one_line, without_credentials
 from ensue.store import checksums
-from ensue.store.archive import MAX_FILES, SETTINGS, names_in, require_no_model, verified
+from ensue.store.archive import MAX_FILES, SETTINGS, require_no_model, verified
 from ensue.store.card import read_card, scores_of
-from ensue.store.checksums import FILE, chunks, opened, sums_of
+from ensue.store.checksums import FILE, chunks, names_in, opened, sums_of
 from ensue.store.folder import Settings, read_settings, require_whole, write_folder
 
 if TYPE_CHECKING:

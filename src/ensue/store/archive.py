@@ -7,19 +7,19 @@ compressed members are refused, so that no file becomes larger than it came.
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import stat
 from collections.abc import Iterable, Iterator
+from io import BufferedReader, FileIO
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import BinaryIO
 from zipfile import ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
 from ensue.errors import ModelFolderError
 from ensue.store import checksums
-from ensue.store.checksums import FILE, FREE, Hashed, chunks, opened, parse_sums, sums_of
-from ensue.store.folder import MAX_SETTINGS_BYTES, parse_settings, read_settings, write_chunks, write_folder
+from ensue.store.checksums import FILE, FREE, Hashed, chunks, names_in, opened, parse_sums, sums_of
+from ensue.store.folder import MAX_SETTINGS_BYTES, parse_settings, read_settings, replaced_file, write_folder
 
 SUFFIX = ".ensue"
 """Ending of a packed model."""
@@ -52,14 +52,9 @@ def pack(folder: str | Path, file: str | Path) -> Path:
     read_settings(source)
     if source.resolve() in target.resolve().parents:
         raise ModelFolderError(f"{target}: is inside the model folder; give a file outside of it")
-    write_chunks(target, _packed(source))
+    with replaced_file(target) as stream:
+        _pack(source, stream)
     return target
-
-
-def names_in(folder: Path) -> list[str]:
-    """Return the files of a model folder that are shared, sorted: those with a checksum, the sums and the card."""
-    card = ["CARD.md"] if (folder / "CARD.md").is_file() else []
-    return sorted([*sums_of(folder), FILE, *card])
 
 
 def require_no_model(folder: Path) -> None:
@@ -72,50 +67,20 @@ def require_no_model(folder: Path) -> None:
         raise ModelFolderError(f"{folder}: holds a model; give another folder")
 
 
-class _Sink:
-    """A stream for :class:`zipfile.ZipFile` whose bytes are taken out while it writes."""
-
-    def __init__(self) -> None:
-        self._chunks: list[bytes] = []
-
-    def write(self, data: bytes) -> int:
-        """Take bytes."""
-        self._chunks.append(bytes(data))
-        return len(data)
-
-    def flush(self) -> None:
-        """Do nothing."""
-
-    def drain(self) -> list[bytes]:
-        """Return the bytes since the last call."""
-        chunks = self._chunks
-        self._chunks = []
-        return chunks
-
-
-def _packed(folder: Path) -> Iterator[bytes]:
-    """Yield the bytes of the file.
+def _pack(folder: Path, file: BinaryIO) -> None:
+    """Write the files of a folder into a zip file.
 
     Raises:
         ModelFolderError: a file is missing or is not the one that was saved.
     """
     sums = sums_of(folder)
-    sink = _Sink()
-    with ZipFile(cast(BinaryIO, sink), "w", ZIP_STORED) as archive:
+    with ZipFile(file, "w", ZIP_STORED) as archive:
         for name in names_in(folder):
             member = ZipInfo(name, _EPOCH)
             member.create_system = 3  # Unix on every system, for the same bytes
             member.external_attr = (stat.S_IFREG | 0o644) << 16
-            with opened(folder, name) as content:
-                member.file_size = os.fstat(content.fileno()).st_size
-                hashed = Hashed(chunks(content))
-                with archive.open(member, "w") as entry:
-                    for block in hashed:
-                        entry.write(block)
-                        yield from sink.drain()
-            if sums.get(name, hashed.digest) != hashed.digest:
-                raise _damaged(folder, name)
-    yield from sink.drain()
+            with opened(folder, name) as content, archive.open(member, "w", force_zip64=True) as entry:
+                entry.writelines(verified(chunks(content), name, sums.get(name), folder))
 
 
 def unpack(file: str | Path, folder: str | Path) -> Path:
@@ -138,7 +103,10 @@ def unpack(file: str | Path, folder: str | Path) -> Path:
     if not source.is_file():
         raise ModelFolderError(f"{source}: is not a file; give one that `ensue pack` wrote")
     try:
-        with opened(source.parent, source.name) as stream, ZipFile(cast(BinaryIO, _BoundedReader(stream))) as archive:
+        with (
+            opened(source.parent, source.name) as stream,
+            ZipFile(_BoundedReader(FileIO(stream.fileno(), closefd=False))) as archive,
+        ):
             members = _members(archive, source, target)
             sums = parse_sums(_small(archive, members[FILE], checksums.MAX_BYTES, source), source)
             if set(members) - FREE != set(sums):
@@ -156,35 +124,20 @@ def unpack(file: str | Path, folder: str | Path) -> Path:
     return target
 
 
-class _BoundedReader:
+class _BoundedReader(BufferedReader):
     """A file of which no more than ``_MAX_READ`` bytes are read at once."""
 
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-
-    def read(self, size: int = -1) -> bytes:
+    def read(self, size: int | None = -1) -> bytes:
         """Read some bytes.
 
         Raises:
             BadZipFile: too many are asked for.
         """
         # One byte more than allowed shows that there is more.
-        data = self._file.read(min(size, _MAX_READ + 1) if size >= 0 else _MAX_READ + 1)
+        data = super().read(_MAX_READ + 1 if size is None or size < 0 else min(size, _MAX_READ + 1))
         if len(data) > _MAX_READ:
             raise BadZipFile("its list of files is too large")
         return data
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        """Go to a position."""
-        return self._file.seek(offset, whence)
-
-    def tell(self) -> int:
-        """Return the position."""
-        return self._file.tell()
-
-    def seekable(self) -> bool:
-        """Return that positions can be chosen."""
-        return True
 
 
 def _members(archive: ZipFile, source: Path, target: Path) -> dict[str, ZipInfo]:

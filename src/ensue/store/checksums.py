@@ -6,6 +6,7 @@ import hashlib
 import os
 import re
 import stat
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -21,14 +22,6 @@ FREE = frozenset({FILE, "CARD.md"})
 MAX_BYTES = 2**20
 """Bytes of ``B2SUMS`` that are read, at most."""
 _LINE = re.compile(r"([0-9a-f]{64})  (\w[\w.-]*)", re.ASCII)
-
-
-def digest(blocks: Iterable[bytes | memoryview]) -> str:
-    """Return the checksum of bytes in chunks, in hexadecimal."""
-    hashed = hashlib.blake2b(digest_size=32)
-    for block in blocks:
-        hashed.update(block)
-    return hashed.hexdigest()
 
 
 class Hashed:
@@ -48,6 +41,13 @@ class Hashed:
     def digest(self) -> str:
         """Checksum of all chunks that were read."""
         return self._hashed.hexdigest()
+
+
+def digest(blocks: Iterable[bytes | memoryview]) -> str:
+    """Return the checksum of bytes in chunks, in hexadecimal."""
+    hashed = Hashed(blocks)
+    deque(hashed, maxlen=0)
+    return hashed.digest
 
 
 def lines_of(sums: Mapping[str, str]) -> bytes:
@@ -95,6 +95,16 @@ def sums_of(folder: Path) -> dict[str, str]:
     with opened(folder, FILE) as file:
         # One byte more than allowed shows that there is more.
         return parse_sums(file.read(MAX_BYTES + 1), folder)
+
+
+def names_in(folder: Path) -> list[str]:
+    """Return the files of a model folder, sorted: those with a checksum, the sums, and the card, which is in no list.
+
+    Raises:
+        ModelFolderError: the checksums are missing or damaged.
+    """
+    card = ["CARD.md"] if (folder / "CARD.md").is_file() else []
+    return sorted([*sums_of(folder), FILE, *card])
 
 
 def parse_sums(content: bytes, folder: Path) -> dict[str, str]:

@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, BinaryIO, TypeAlias, TypeVar
 
 from ensue.data.file_bytes import flush
 from ensue.data.schema import DataSchema
@@ -64,7 +64,18 @@ def write_file(path: Path, data: bytes, *, access: Access | None = None) -> None
 
 
 def write_chunks(path: Path, chunks: Iterable[bytes | memoryview], *, access: Access | None = None) -> None:
-    """Replace one file at once by bytes that come in chunks; temporary files of killed writers are removed.
+    """Replace one file at once by bytes that come in chunks.
+
+    Raises:
+        ModelFolderError: as :func:`write_file`.
+    """
+    with replaced_file(path, access=access) as file:
+        file.writelines(chunks)
+
+
+@contextmanager
+def replaced_file(path: Path, *, access: Access | None = None) -> Iterator[BinaryIO]:
+    """Open a file that replaces another at once when it is closed; those of killed writers are removed.
 
     Raises:
         ModelFolderError: as :func:`write_file`.
@@ -80,7 +91,8 @@ def write_chunks(path: Path, chunks: Iterable[bytes | memoryview], *, access: Ac
         for abandoned in _temporaries(target):
             _remove_abandoned(abandoned)
         try:
-            _flush(sibling, chunks, access_of(target) or access)
+            with _flushed(sibling, access_of(target) or access) as file:
+                yield file
             sibling.replace(target)
         except BaseException:
             sibling.unlink(missing_ok=True)
@@ -143,10 +155,8 @@ def clone_folder(source: Path, folder: Path) -> None:
     Raises:
         ModelFolderError: as :func:`write_folder`.
     """
-    # The card has no checksum and is in no list.
-    card = ["CARD.md"] if (source / "CARD.md").is_file() else []
     with _replacement(folder, source) as (new, access):
-        for name in [*sums_of(source), checksums.FILE, *card]:
+        for name in checksums.names_in(source):
             path = source / name
             with opened(source, name) as file:
                 if access_of(path) == access(name):  # a link has the permissions of what it is linked to
@@ -420,15 +430,21 @@ def _is_model(folder: Path) -> bool:
     return isinstance(settings, dict) and set(settings) >= _KEYS
 
 
-def _flush(path: Path, chunks: Iterable[bytes | memoryview], access: Access | None) -> None:
-    """Write a new file to the disk under a lock."""
+@contextmanager
+def _flushed(path: Path, access: Access | None) -> Iterator[BinaryIO]:
+    """Open a new file under a lock; it is on the disk when it is closed."""
     with create_file(path, access) as file:
         with suppress(OSError):  # a file system without locks
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        for chunk in chunks:
-            file.write(chunk)
+        yield file
         file.flush()
         os.fsync(file.fileno())
+
+
+def _flush(path: Path, chunks: Iterable[bytes | memoryview], access: Access | None) -> None:
+    """Write a new file to the disk."""
+    with _flushed(path, access) as file:
+        file.writelines(chunks)
 
 
 def schema_of(folder: Path) -> DataSchema:

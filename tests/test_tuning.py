@@ -64,6 +64,15 @@ def test_a_trial_changes_two_settings_of_the_best_which_was_scored_twice() -> No
     assert changed == search.keys()
 
 
+def test_the_second_trial_has_the_settings_with_which_best_trains_the_model() -> None:
+    queries = [[f"word {start} {step}" for step in range(3)] for start in range(60)]
+    settings = {"dim": 8, "heads": 1, "wide": 8, "embedding": 8, "epochs": 1, "min_users": 1, "copy": False}
+    tuning = ensue.tune("suggest", queries, "mtn", settings=settings, trials=3)
+    first, second, third = (trial["settings"] for trial in tuning.trials)
+    assert first == {} and second == {"reads": "all", "smoothing": 0.0, "retrieved": 50, "first": "consensus"}
+    assert {"learning_rate", "dropout"} <= third.keys()  # type: ignore[attr-defined]
+
+
 def test_slow_trials_are_trained_on_a_part_of_the_data() -> None:
     """No part is small enough for a twelfth of a second, so the smallest one is taken."""
     tuning = ensue.tune(

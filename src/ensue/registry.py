@@ -114,16 +114,24 @@ def settings_of(task: str, model: str) -> list[Setting]:
         SettingError: an unknown task or model.
     """
     require_model(task, model)
-    # `best` may change defaults of the models that it chooses from.
-    changes = (
-        next((group for group in catalogue_of(task).BEST if isinstance(group, dict)), {}) if model == "best" else {}
-    )
+    changes = best_changes(task) if model == "best" else {}
     settings_by_name: dict[str, Setting] = {}
     for group in _settings(task, model):
         for field in fields(group):
             default = changes.get(field.name, getattr(group, field.name))
             settings_by_name.setdefault(field.name, Setting(field.name, default, meanings(group).get(field.name, "")))
     return list(settings_by_name.values())
+
+
+def best_changes(task: str, model: str | None = None) -> Mapping[str, object]:
+    """Return the settings that ``best`` gives the models it trains in place of their defaults.
+
+    Args:
+        task: of the models.
+        model: one model; nothing is changed if ``best`` does not train it.
+    """
+    best = catalogue_of(task).BEST
+    return next((group for group in best if isinstance(group, dict) and (model is None or model in best)), {})
 
 
 def _settings(task: str, *names: str) -> Iterator[Any]:

@@ -4,11 +4,11 @@ The data is split into three parts. Each trial is trained on the first and score
 the evaluation. The third part, which no trial reads, measures what the best settings gain over the defaults; where they
 gain nothing there, the defaults are kept.
 
-The first trial has the defaults. Every other one changes two settings of the best trial so far: of a dozen trials that
-draw ten settings at once, hardly any is near the defaults, which are good. The settings take turns. A trial that scores
-higher than the best one is trained and scored once more, with another seed and on a random split; it is the best if it
-scores higher there too. Where the defaults take more than a twelfth of the time, trials are trained on a fraction of
-the data.
+The first trial has the defaults, and the second the settings with which ``best`` trains the model, if it has any. Every
+other one changes two settings of the best trial so far: of a dozen trials that draw ten settings at once, hardly any is
+near the defaults, which are good. The settings take turns. A trial that scores higher than the best one is trained and
+scored once more, with another seed and on a random split; it is the best if it scores higher there too. Where the
+defaults take more than a twelfth of the time, trials are trained on a fraction of the data.
 
 The last comparison trains the defaults and the best settings once more. The time for it is kept free while trials run,
 by how long both took in their trials; a trial that reaches into it is pruned.
@@ -37,7 +37,7 @@ from ensue.evaluation.result import ERRORS
 from ensue.learning.life import LAST_TRAINING
 from ensue.metrics import label
 from ensue.predictor import AnyPredictor, make
-from ensue.registry import catalogue_of, require_model, require_task, settings_of
+from ensue.registry import best_changes, catalogue_of, require_model, settings_of
 from ensue.settings import require_integer, require_known
 from ensue.training.report import Report
 
@@ -147,9 +147,8 @@ class Tuning:
         if self.gain is None:
             return f"no trial was better than the defaults by {label(self.metric)} on the validation data"
         gain = {name: 100 * self.gain[name] for name in ("difference", "low", "high")}
-        data_note = (
-            "" if self.final_fraction == 1 else f", both trained on {100 * self.final_fraction:.2g} % of the data"
-        )
+        percent = 100 * self.final_fraction
+        data_note = "" if percent == 100 else f", both trained on {percent:.2g} % of the data"
         ending = "" if self.settings else ": the defaults are kept"
         return (
             f"{label(self.metric)} on held-out data: {gain['difference']:+.2f} points over the defaults (95 % CI "
@@ -188,7 +187,6 @@ def tune(task: str, data: Data, model: str, **options: Unpack[TuningOptions]) ->
     trials = options.get("trials")
     seed = options.get("seed", 0)
     report = options.get("report")
-    require_task(task)
     if require_model(task, model) == "best":
         raise SettingError("best is several models; search the settings of one, such as --model core")
     if not minutes > 0 or (trials is not None and require_integer("trials", trials) < 1):
@@ -266,8 +264,7 @@ class _Tuner:
     @property
     def has_time(self) -> bool:
         """True if a trial that takes as long as the defaults would end in time."""
-        first = self.first
-        return time.monotonic() + first.seconds <= self.last_start(first, self.best.user_attrs[SECONDS])
+        return time.monotonic() + self.first.seconds <= self.last_start(self.first, self.best.user_attrs[SECONDS])
 
     def last_start(self, first: _Score, seconds: float) -> float:
         """Return the latest start of the last comparison, of settings that took some seconds in their trial."""
@@ -308,12 +305,11 @@ class _Tuner:
         best_scores: list[float] = best.user_attrs[SCORES]
         best_seconds: float = best.user_attrs[SECONDS]
         spaces = _spaces(self.task, self.model, self.search, self.fixed, first.fitted)
-        changed = _changed(list(spaces), trial.number, self.seed)
-        values = {name: _rounded(spaces[name](trial)) for name in changed}
-        best_changes: dict[str, object] = best.user_attrs[SETTINGS]
+        drawn = self._drawn(trial, spaces)
+        best_so_far: dict[str, object] = best.user_attrs[SETTINGS]
         # A value that the best trial has already is changed back to the default.
-        values = {name: value for name, value in values.items() if best_changes.get(name) != value}
-        changes = {name: best_changes[name] for name in best_changes if name not in changed} | values
+        values = {name: value for name, value in drawn.items() if best_so_far.get(name) != value}
+        changes = {name: value for name, value in best_so_far.items() if name not in drawn} | values
         trial.set_user_attr(SETTINGS, changes)
         check = self._check(trial, best_seconds, is_first=True)
         try:
@@ -331,6 +327,15 @@ class _Tuner:
         trial.set_user_attr(SCORES, [score.value, second])
         trial.set_user_attr(BEST, second > best_scores[1])
         return (score.value + second) / 2
+
+    def _drawn(self, trial: Trial, spaces: Mapping[str, Callable[[Trial], object]]) -> dict[str, object]:
+        """Return values of the settings that a trial changes."""
+        start = {} if self.search else best_changes(self.task, self.model)
+        start = {name: value for name, value in start.items() if name in spaces}
+        if start and trial.number == 1:
+            return start
+        changed = _changed(list(spaces), trial.number - bool(start), self.seed)
+        return {name: spaces[name](trial) for name in changed}
 
     def _run_first(self, trial: Trial) -> float:
         """Run the trial of the defaults, on the largest fraction of the data that leaves time for others."""
@@ -490,11 +495,9 @@ def _parsed(name: str, text: str, default: object) -> Callable[[Trial], object]:
     """Return the space of ``low:high`` or ``value,value``."""
     ends = text.split(":")
     is_integer = isinstance(default, int) and not isinstance(default, bool)
-    try:
+    with suppress(ValueError):
         if len(ends) == 2:
             return _range(name, float(ends[0]), float(ends[1]), is_integer=is_integer)
-    except ValueError:
-        pass
     values = [value.strip() for value in text.split(",") if value.strip()]
     if len(values) < 2 or len(ends) > 1:
         raise SettingError(f"search {name}={text!r} is not understood; give low:high, or values such as 64,128")
@@ -512,16 +515,11 @@ def _range(name: str, low: float, high: float, *, is_integer: bool) -> Callable[
     log = low > 0 and high / low >= SMALLEST_LOG_RATIO
     if is_integer:
         return lambda trial: trial.suggest_int(name, int(low), int(high), log=log)
-    return lambda trial: trial.suggest_float(name, low, high, log=log)
+    return lambda trial: float(f"{trial.suggest_float(name, low, high, log=log):.3g}")
 
 
 def _choice(name: str, values: Sequence[str | float]) -> Callable[[Trial], object]:
     return lambda trial: trial.suggest_categorical(name, values)
-
-
-def _rounded(value: object) -> object:
-    """Return a value, numbers with three digits."""
-    return float(f"{value:.3g}") if isinstance(value, float) else value
 
 
 def _row(trial: FrozenTrial) -> dict[str, object]:

@@ -346,13 +346,12 @@ def permitted_items(hidden: Index, filters: Sequence[ItemFilter | None]) -> Perm
         hidden: (histories, any number) ids that are no candidates, rising in each row.
         filters: of each history.
     """
-    restrictive = [(rows, each) for rows, each in rows_by_filter(filters) if each is not None and each.is_restrictive]
+    restrictive = {id(each): each for each in filters if each is not None and each.is_restrictive}
     if not restrictive:
         return Permitted(hidden)
-    filter_index = np.full(len(filters), len(restrictive))
-    for number, (rows, _) in enumerate(restrictive):
-        filter_index[rows] = number
-    return Permitted(hidden, np.array([each.words for _, each in restrictive]), filter_index)
+    numbers = {same: number for number, same in enumerate(restrictive)}
+    filter_index = np.array([numbers.get(id(each), len(numbers)) for each in filters])
+    return Permitted(hidden, np.array([each.words for each in restrictive.values()]), filter_index)
 
 
 def top_items(scores: Scores, k: int, filters: Sequence[ItemFilter | None]) -> tuple[Index, Scores]:

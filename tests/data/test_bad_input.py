@@ -121,9 +121,9 @@ LINES: dict[str, tuple[str | bytes, str]] = {
         ", line 3: column 'item' is empty; every event needs the item: leave such rows out with --missing drop",
     ),
     "json, nested": (
-        '{"session":1,"item":[2]}\n',
-        ": field 'item' holds something other than a text or a number; give texts or numbers, one row per event, or "
-        "lists named values and times, and an id, in a row per session",
+        '{"session":1,"item":{"id":2}}\n',
+        ": field 'item' holds something other than a text or a number; give texts or numbers, one row per event, or a "
+        "list of items and one of times in a row per session",
     ),
     "history": (
         '{"values":["a"]}\n{"values":"b"}\n',
@@ -232,9 +232,9 @@ def test_parquet_names_the_row(tmp_path: Path) -> None:
         refusal(tmp_path / "p")
         == " row 2: column 'item' is empty; every event needs the item: leave such rows out with --missing drop"
     )
-    pl.DataFrame({"session": ["1"], "item": [["a"]]}).write_parquet(tmp_path / "p")
+    pl.DataFrame({"session": ["1"], "item": [[["a"]]]}).write_parquet(tmp_path / "p")
     assert refusal(tmp_path / "p").startswith(
-        ": column 'item' (item) holds List(String); give texts or numbers, one row"
+        ": column 'item' (item) holds List(List(String)); give texts or numbers, one row"
     )
 
 

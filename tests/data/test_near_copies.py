@@ -130,7 +130,7 @@ def test_leaks_by_hand() -> None:
 
 def test_refused_splits() -> None:
     posts = Posts.of([story(0, "a"), story(1, "a")])
-    with pytest.raises(SettingError, match=r"^share: 1 is not between 0 and 1$"):
+    with pytest.raises(SettingError, match="share is 1; it must be a number between 0 and 1"):
         hold_out_posts(posts, 1)
     with pytest.raises(DataError) as error:
         hold_out_posts(posts)

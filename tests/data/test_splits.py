@@ -38,5 +38,5 @@ def test_at_least_one_each() -> None:
     assert [len(part) for part in hold_out(starts(1, 2), 0.99)[:2]] == [1, 1]
     with pytest.raises(DataError, match=r"^1 history cannot be split in two; give at least 2$"):
         hold_out(starts(1))
-    with pytest.raises(SettingError, match=r"^share: 1\.0 is not between 0 and 1$"):
+    with pytest.raises(SettingError, match=r"share is 1\.0; it must be a number between 0 and 1"):
         hold_out(starts(1, 2), 1.0)

@@ -16,6 +16,7 @@ import narwhals as nw
 import polars as pl
 from narwhals.exceptions import NarwhalsError
 
+from ensue.data.binary import parquet_of
 from ensue.data.file_bytes import temporary_folder
 from ensue.errors import DataError, EnsueError
 
@@ -75,10 +76,8 @@ def read_frame(frame: pl.DataFrame, read: Callable[[Path], Read]) -> Read:
 def _written(frame: pl.DataFrame) -> Iterator[Path]:
     with temporary_folder() as folder:
         path = folder / "frame.parquet"
-        # Parquet would keep the categories of polars in a form of its own.
-        texts = [name for name, kind in frame.schema.items() if kind in (pl.Categorical, pl.Enum)]
         try:
-            frame.with_columns(pl.col(texts).cast(pl.String)).write_parquet(path, compression="uncompressed")
+            path.write_bytes(parquet_of(frame))
         except (pl.exceptions.PolarsError, TypeError) as error:
             raise DataError(f"{FRAME}: holds unsupported values ({error}); give texts, numbers and times") from error
         yield path

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from ensue.arguments import require_records
-from ensue.errors import DataError, SettingError
+from ensue.arguments import require_fraction, require_records
+from ensue.errors import DataError
 from ensue.lines import listed
 from ensue.records import History
 from ensue.vocabulary import FIRST, PADDING, UNKNOWN, Vocabulary
@@ -438,8 +438,7 @@ def hold_out(histories: Histories, share: float = 0.1, *, by_time: bool = True) 
         DataError: fewer than two histories.
         SettingError: a share outside (0, 1).
     """
-    if not 0 < share < 1:
-        raise SettingError(f"share: {share} is not between 0 and 1")
+    require_fraction(share, "share")
     if len(histories) < 2:
         raise DataError(f"{len(histories)} history cannot be split in two; give at least 2")
     num_held = min(max(round(share * len(histories)), 1), len(histories) - 1)  # one stays on either side

@@ -18,7 +18,7 @@ from ensue.data.file_bytes import DROP, Opening
 from ensue.data.files import answering
 from ensue.data.histories import CATEGORY, IGNORE, KINDS, NUMBER, TEXT, TIME, Items
 from ensue.data.ids import MISSING, IdColumns
-from ensue.data.lists import list_members
+from ensue.data.lists import lists_in
 from ensue.data.markup import strip_markup
 from ensue.data.schema import FoundColumns, plain_name
 from ensue.data.table import ReadOptions, Table, read_table
@@ -169,10 +169,8 @@ def _joined_lists(cells: pl.Series) -> pl.Series:
     is_list = cells.str.contains(r"^\[.*\]$").fill_null(value=False)
     if 2 * is_list.sum() < max(cells.len() - cells.null_count(), 1):
         return cells
-    members = {cell: list_members(cell) for cell in cells.filter(is_list).unique()}
-    if any(each is None for each in members.values()):
-        return cells
-    return cells.replace([*members], ["|".join(each or ()) or None for each in members.values()])
+    members = lists_in(cells.filter(is_list))
+    return cells.replace([*members], ["|".join(each) or None for each in members.values()]) if members else cells
 
 
 def _decimal_points(cells: pl.Series) -> pl.Series:

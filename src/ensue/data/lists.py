@@ -6,9 +6,17 @@ import json
 import re
 from contextlib import suppress
 
+import polars as pl
+
 _QUOTED = r"""'[^']*'|"[^"]*\""""
 _LIST = re.compile(rf"\[\s*(?:(?:{_QUOTED})(?:(?:\s*,\s*|\s+)(?:{_QUOTED}))*)?\s*,?\s*\]")
 """A list of texts as Python, or NumPy without commas, writes it."""
+
+
+def lists_in(cells: pl.Series) -> dict[str, list[str]]:
+    """Return the members of the list in each distinct cell; nothing where a cell holds no list."""
+    lists = {cell: list_members(cell.strip()) for cell in cells.drop_nulls().unique()}
+    return {} if None in lists.values() else {cell: members or [] for cell, members in lists.items()}
 
 
 def list_members(cell: str) -> list[str] | None:

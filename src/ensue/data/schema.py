@@ -304,8 +304,8 @@ class ReadReport(SourceFile):
 
     @property
     def details(self) -> str:
-        """Details after layout and columns; may be empty."""
-        return ""
+        """Details after layout and columns, such as the format of times; may be empty."""
+        return f"time: {self.time}" if isinstance(self, Clocked) else ""
 
     @property
     def sentences(self) -> list[str]:
@@ -319,11 +319,6 @@ class SequencesReport(ReadReport, Clocked):
 
     events: str = ""
     """The event types that were read, where they were chosen."""
-
-    @property
-    def details(self) -> str:
-        """Format of its times."""
-        return f"time: {self.time}"
 
 
 class CheckFindings(Protocol):

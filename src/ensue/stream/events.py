@@ -35,7 +35,7 @@ from ensue.data.dates import has_year_last, join_days, parse_dates
 from ensue.data.file_bytes import KEEP
 from ensue.data.ids import MISSING
 from ensue.data.schema import NO_SCHEMA, DataSchema, kind_weights
-from ensue.data.sequences.columns import CLOCK, KIND, find_columns, kind_columns
+from ensue.data.sequences.columns import CLOCK, KIND, KINDS, find_columns, named
 from ensue.errors import DataError, ModelFolderError, SettingError
 from ensue.lines import listed, one_line, quoted
 from ensue.records import History, normal_id
@@ -207,7 +207,7 @@ class EventReader:
             Reject: types are stated, and no field of the event holds one.
         """
         # What was stated comes before what training data had, and both before a guess.
-        fields = (self.stated_columns.get(KIND, ""), self.schema.columns.get(KIND, ""), *kind_columns(list(record)))
+        fields = (self.stated_columns.get(KIND, ""), self.schema.columns.get(KIND, ""), *named(list(record), KINDS))
         kind = next((record[name] for name in fields if name in record), None)
         if kind is None and self.types_are_stated:
             raise Reject(f"no field holds the event type; the fields are {listed(record)}")
@@ -296,10 +296,7 @@ def decode(line: bytes) -> dict[str, object] | None:
         raise Reject(f"not UTF-8 ({error.reason} at byte {error.start})") from error
     except (ValueError, RecursionError) as error:
         raise Reject(f"not JSON ({one_line(str(error))})") from error
-    if record is not None and not isinstance(record, dict):
-        raise Reject("not a JSON object")
-    # The text null.
-    if text and record is None:
+    if text and not isinstance(record, dict):
         raise Reject("not a JSON object")
     return record
 

@@ -1,6 +1,7 @@
 """Click sessions: the public layouts by hand, logs of users cut by pauses, and what is refused."""
 
 import itertools
+import json
 import random
 import re
 from pathlib import Path
@@ -411,3 +412,67 @@ def test_histories_without_id_keep_their_number_where_empty_ones_go(tmp_path: Pa
         histories, understood = read(write(tmp_path, text, "log.jsonl"))
         assert [record.id for record in records(histories)] == ids
         assert "1 empty history skipped" in understood.notes
+
+
+LISTS = {
+    "lists": ({"session": ["a", "b"], "items": [["x", "y"], ["z"]], "timestamps": [[5, 7], [9]]}, (5.0, 7.0)),
+    "one name": ({"session_id": ["a", "b"], "item_id": [["x", "y"], ["z"]]}, ()),
+    "products": ({"id": ["a", "b"], "product_ids": [["x", "y"], ["z"]], "time_list": [[5, 7], [9]]}, (5.0, 7.0)),
+    "objects": (
+        {
+            "session": ["a", "b"],
+            "events": [[{"aid": "x", "ts": 5}, {"aid": "y", "ts": 7}], [{"aid": "z", "ts": 9}]],
+        },
+        (5.0, 7.0),
+    ),
+    "days": (
+        {
+            "session": ["a", "b"],
+            "events": [
+                [{"item": "x", "date": "1970-01-02", "hour": 1}, {"item": "y", "date": "1970-01-02", "hour": 2}],
+                [{"item": "z", "date": "1970-01-02", "hour": 3}],
+            ],
+        },
+        (90_000.0, 93_600.0),
+    ),
+}
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "parquet", "arrow"])
+@pytest.mark.parametrize(("columns", "times"), LISTS.values(), ids=LISTS.keys())
+def test_a_row_may_hold_a_whole_session(
+    tmp_path: Path, suffix: str, columns: dict[str, list[object]], times: tuple[float, ...]
+) -> None:
+    path = tmp_path / f"log.{suffix}"
+    frame = pl.DataFrame(columns)
+    if suffix == "jsonl":
+        frame.write_ndjson(path)
+    elif suffix == "parquet":
+        frame.write_parquet(path)
+    else:
+        frame.write_ipc(path)
+    histories, _ = read(path)
+    assert records(histories)[0] == History(("x", "y"), times, "a")
+    assert [record.id for record in records(histories)] == ["a", "b"]
+
+
+def test_listed_events_have_kinds(tmp_path: Path) -> None:
+    events = [{"aid": item, "ts": 5 + item, "type": kind} for item, kind in enumerate(("clicks", "carts", "clicks"))]
+    path = write(tmp_path, json.dumps({"session": 1, "events": events}) + "\n")
+    histories, understood = read(path, events=["clicks"])
+    assert records(histories) == [History(("0", "2"), (5.0, 7.0), "1")]
+    assert "event types that are not read: 'carts' 1" in understood.notes
+
+
+def test_lists_of_two_lengths_are_refused_by_line(tmp_path: Path) -> None:
+    path = write(
+        tmp_path, '{"session": "a", "items": ["x", "y"], "times": [1, 2]}\n{"items": ["x"], "times": [1, 2]}\n'
+    )
+    with pytest.raises(DataError, match=r"line 2: 1 value but 2 times; give one time per value"):
+        read(path)
+
+
+def test_lists_beside_an_item_are_features(tmp_path: Path) -> None:
+    lines = [{"session": "a", "item": item, "tags": ["x", "y"], "time": at} for at, item in enumerate("pq")]
+    histories, _ = read(write(tmp_path, "\n".join(map(json.dumps, lines)) + "\n"))
+    assert records(histories) == [History(("p", "q"), (0.0, 1.0), "a")]

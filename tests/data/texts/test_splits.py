@@ -96,7 +96,7 @@ def test_hold_out_without_labels_and_refusals() -> None:
     texts = Texts((pl.Series(["a", "b", "c", "d"]),))
     _, held, rule = hold_out_texts(texts, 0.5)
     assert (len(held), rule) == (2, "2 of 4 at random (seed 0)")
-    with pytest.raises(SettingError, match=r"share: 1 is not between 0 and 1"):
+    with pytest.raises(SettingError, match="share is 1; it must be a number between 0 and 1"):
         hold_out_texts(texts, 1)
     with pytest.raises(DataError, match="1 text cannot be split in two; give at least 2"):
         hold_out_texts(texts.select(slice(1)))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Unpack
 
@@ -12,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from ensue.arguments import require_records
+from ensue.arguments import require_fraction, require_records
 from ensue.data.duplicates import doubled_rows
 from ensue.data.file_bytes import DROP, REPORT, Opening
 from ensue.data.files import Content, answering
@@ -21,11 +20,11 @@ from ensue.data.ids import IdColumns
 from ensue.data.markup import only_links, strip_markup
 from ensue.data.near_copies import components, near_copies
 from ensue.data.posts.documents import open_texts, read_document
-from ensue.data.posts.formats import ARTICLE_ROLES, POST_ROLES, flat_posts, read_post_rows
-from ensue.data.posts.platforms import is_json
+from ensue.data.posts.formats import ARTICLE_ROLES, POST_ROLES, read_post_rows
+from ensue.data.posts.platforms import flat, is_json, objects
 from ensue.data.schema import ReadReport, SourceFile
 from ensue.data.table import ReadOptions, Table, extended, nothing, read_together
-from ensue.errors import DataError, SettingError
+from ensue.errors import DataError
 from ensue.lines import part_of, plural, quoted
 from ensue.records import Article, Post
 
@@ -299,8 +298,10 @@ def _posts(path: str | Path, content: Content, rows: Table, every: bool) -> tupl
     links = pl.Series(dtype=pl.String) if id_lists is None else id_lists.explode(empty_as_null=False).drop_nulls()
     lengths = np.zeros(len(valid), np.int64) if id_lists is None else id_lists.list.len().fill_null(0).to_numpy()
     part_names = frame["part"].fill_null("").gather(valid) if "part" in frame.columns else None
-    posts = Posts(texts.gather(valid), ids, links, offsets_of(lengths), part_names, valid, rows.originals or nothing)
-    return replace(posts, flat=partial(flat_posts, content)) if is_json(content) else posts, report
+    table = (lambda: flat(post for _, post in objects(content))) if is_json(content) else None
+    offsets = offsets_of(lengths)
+    posts = Posts(texts.gather(valid), ids, links, offsets, part_names, valid, rows.originals or nothing, table)
+    return posts, report
 
 
 def read_articles(
@@ -467,8 +468,7 @@ def hold_out_posts(posts: Posts, share: float = 0.1, seed: int = 0) -> tuple[Pos
         DataError: no post is about an article, or all hang together.
         SettingError: a share outside (0, 1).
     """
-    if not 0 < share < 1:
-        raise SettingError(f"share: {share} is not between 0 and 1")
+    require_fraction(share, "share")
     linked = np.diff(posts.offsets) > 0
     if not linked.any():
         raise DataError("no post is about an article; name their column with --columns about=…")

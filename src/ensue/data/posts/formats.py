@@ -26,7 +26,6 @@ from ensue.data.posts.platforms import (
     RELATIONS,
     collected,
     collector_of,
-    flat,
     is_json,
     objects,
     platform_of,
@@ -44,7 +43,7 @@ from ensue.data.schema import (
 )
 from ensue.data.table import JSON, Table, names_of, read_delimited, read_table
 from ensue.errors import DataError
-from ensue.lines import plural, quoted
+from ensue.lines import plural
 
 POST_ROLES = Roles(
     known=name_table("""
@@ -116,21 +115,22 @@ def read_post_rows(content: Content, stated: Mapping[str, str], roles: Roles, *,
         return _json(content, stated, roles)
     if not (content.parquet or content.header) and len(content.head(2)) < 2:
         raise DataError(f"{content.path}: has one line, which can only be a header; give a header and one row per text")
-    # Paragraphs and ids of articles are lists in Parquet, which the reader of flat tables refuses.
-    if content.parquet and any(content.schema()[name].is_nested() for name in find(content.names())[0].values()):
-        return _nested_parquet(content, find)
     # Collections are published without a header: id TAB text, as those of MS MARCO.
     if not stated and (names := collection_of(content, roles)):
         delimited = Delimited(content, "\t", quoted=is_quoted(content), header=names)
         table = read_delimited(delimited, find(names)[0], (f"no header: the columns are read as {', '.join(names)}",))
         return replace(table, originals=partial(delimited.whole, [*names])).filled(content.path, "text", every=every)
     table = _named_table(content, find).filled(content.path, "text", every=every)
-    return replace(table, frame=table.frame.with_columns(_ids("about"))) if "about" in table.columns else table
+    # Lists of paragraphs become one text, texts of ids lists.
+    schema = content.schema() if content.parquet else {}
+    lists = [role for role, name in table.columns.items() if role != "about" and isinstance(schema.get(name), pl.List)]
+    texts = pl.col(lists).str.json_decode(pl.List(pl.String)).list.join("\n")
+    return replace(table, frame=table.frame.with_columns(texts, *map(_ids, {"about"} & table.columns.keys())))
 
 
 def _named_table(content: Content, find: FindColumns) -> Table:
     """Read a table; its layout has the name of the collector that wrote it."""
-    table = read_table(content, find)
+    table = read_table(content, find, "give texts or lists", lambda role: True)
     collector = collector_of(content.names())
     if collector is None:
         return table
@@ -173,25 +173,6 @@ def _ids(name: str) -> pl.Expr:
     # ['x', "y z"] holds x and y z: what is in quotes is one id, and the quotes go.
     written = texts.str.extract_all(r"""'[^']*'|"[^"]*"|[^\s,'"\[\]]+""").list.eval(pl.element().str.strip_chars("'\""))
     return pl.when(texts.str.contains(r"^\s*\[.*\]\s*$")).then(written).otherwise(texts.str.extract_all(r"[^\s|;]+"))
-
-
-def _nested_parquet(content: Content, find: FindColumns) -> Table:
-    """A table some of whose columns are lists: paragraphs, or ids of articles."""
-    roles, notes = find(content.names())
-    raw = content.table(roles.values())
-    columns = {}
-    for role, name in roles.items():
-        kind = raw.schema[name]
-        nested = isinstance(kind, pl.List)
-        if kind == pl.Binary or (kind.is_nested() and not nested):
-            raise DataError(f"{content.path}: column {quoted(name)} ({role}) holds {kind}; give texts or lists")
-        # Lists of paragraphs become one text, lists of ids stay lists.
-        strings = raw[name].cast(pl.List(pl.String) if nested else pl.String)
-        columns[role] = strings.list.join("\n") if nested and role != "about" else strings
-    frame = pl.DataFrame(columns)
-    if "about" in frame.columns and frame.schema["about"] == pl.String:
-        frame = frame.with_columns(_ids("about"))
-    return Table(content.layout, frame, content.place, roles, notes, content.table)
 
 
 def _json(content: Content, stated: Mapping[str, str], accepted: Roles) -> Table:
@@ -245,11 +226,6 @@ def json_originals(content: Content) -> pl.DataFrame:
         for _, post in objects(content)
     )
     return pl.DataFrame({JSON: [json.dumps(post, ensure_ascii=False) for post in plain]})
-
-
-def flat_posts(content: Content) -> pl.DataFrame:
-    """The fields of the objects of a file, as columns."""
-    return flat(post for _, post in objects(content))
 
 
 def _value(value: object, role: str) -> object:
@@ -331,8 +307,9 @@ def read_cascades(content: Content, layout: str, stated: Mapping[str, str]) -> T
     """
     records = read_export(content, layout)
     require_columns(content.path, FIELDS, stated)
-    # The first event of a cascade is the post itself, which repeats nobody.
-    frame = _with_originals(records.frame)
+    # A post that others pass on belongs to their cascade, and is its first event.
+    passed = pl.col("id").is_in(records.frame["repost_of"].drop_nulls().unique().implode())
+    frame = records.frame.with_columns(repost_of=pl.coalesce("repost_of", pl.when(passed).then(pl.col("id"))))
     columns = {"session": "", "item": "author", "time": "time", **stated}
     if not columns["session"]:
         columns["session"] = _cascade(content, layout, frame)
@@ -351,12 +328,6 @@ def read_cascades(content: Content, layout: str, stated: Mapping[str, str]) -> T
         column_names = f"{columns['session']} or {columns['item']}"
         notes = (*notes, f"{plural(num_missing, 'post')} of {len(valid):,} without {column_names} left out")
     return Table(layout, events, records.where, columns, notes).select(valid)
-
-
-def _with_originals(frame: pl.DataFrame) -> pl.DataFrame:
-    """Return records in which a post that others pass on belongs to their cascade, and is its first event."""
-    passed = pl.col("id").is_in(frame["repost_of"].drop_nulls().unique().implode())
-    return frame.with_columns(repost_of=pl.coalesce("repost_of", pl.when(passed).then(pl.col("id"))))
 
 
 def _cascade(content: Content, layout: str, frame: pl.DataFrame) -> str:

@@ -283,7 +283,6 @@ def _name(value: object) -> str:
     return "" if value is None else str(value)
 
 
-_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _PATHS = name_table("""
     author: user.screen_name author.username __users.author.username author.handle author.uniqueId
         core.user_results.result.core.screen_name core.user_results.result.legacy.screen_name user.username
@@ -418,9 +417,8 @@ def moment(value: object) -> str | None:
         # Seconds, milliseconds or microseconds since 1970, by the number of digits.
         if text.isdigit() and len(text) in _SECONDS:
             when = datetime.fromtimestamp(int(text) / _SECONDS[len(text)], UTC)
-        elif len(words := text.split()) == 6 and words[1] in _MONTHS:  # Wed Oct 10 20:19:24 +0000 2018
-            month = _MONTHS.index(words[1]) + 1
-            when = datetime.fromisoformat(f"{words[5]}-{month:02}-{int(words[2]):02}T{words[3]}{words[4]}")
+        elif text[:1].isalpha():
+            when = datetime.strptime(text, "%a %b %d %H:%M:%S %z %Y")  # Wed Oct 10 20:19:24 +0000 2018
         else:
             when = datetime.fromisoformat(text)
     except (ValueError, OverflowError):

@@ -111,11 +111,6 @@ class QueriesReport(ReadReport, _Cleaned):
     """Report of reading a log of queries."""
 
     @property
-    def details(self) -> str:
-        """Format of its times."""
-        return f"time: {self.time}"
-
-    @property
     def sentences(self) -> list[str]:
         """Rows and sessions left out, one line per reason."""
         return sentences(self.dropped, self.rules)

@@ -37,8 +37,8 @@ from ensue.data.posts.formats import export_of
 from ensue.data.posts.platforms import ACCOUNT, holds_searches, read_activities
 from ensue.data.schema import FoundColumns, Roles, name_table, plain_name, require_roles
 from ensue.data.sequences.columns import CLOCK, day_and_clock
-from ensue.data.sequences.formats import read_histories, read_parquet_lists
-from ensue.data.sequences.sessions import with_clock
+from ensue.data.sequences.formats import read_histories
+from ensue.data.sequences.sessions import HISTORY, read_nested, with_clock
 from ensue.data.table import Table, names_of, read_object, read_table, sample_objects, sample_rows
 from ensue.errors import DataError
 from ensue.lines import listed, part_of, quoted
@@ -305,8 +305,12 @@ def _lists(content: Content) -> Table:
 
 
 def _histories(content: Content) -> Table:
-    table = read_parquet_lists(content) if content.parquet else read_histories(content)
-    frame = table.frame.rename({"item": "query"})
+    if content.parquet:
+        columns = {role: name for role, name in HISTORY.items() if name in content.schema()}
+        table = read_nested(content, columns)
+    else:
+        table = read_histories(content)
+    frame = table.frame.select("session", pl.col("item").cast(pl.String).alias("query"), pl.col("^time$"))
     # Answers and rankings name a session by its id, or by its number in the file.
     names = (frame["session"] + 1).cast(pl.String)
     if table.names is not None and len(table.names):

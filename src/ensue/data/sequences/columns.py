@@ -35,13 +35,15 @@ _CLOCKS = split_words(
 """Names of columns that may hold the day, and those that may hold the time of day."""
 _MIN_NUMBERS = 10
 """Number of values from which on numbers such as 32815 are times of day."""
-ADVICE = "give texts or numbers, one row per event, or lists named values and times, and an id, in a row per session"
+ADVICE = "give texts or numbers, one row per event, or a list of items and one of times in a row per session"
 """What to do with columns of lists or objects."""
+_LISTS = ("events", "actions", "interactions", "clicks", "views", "session")
+"""Names of columns of lists of items, besides those of items."""
 _VISITS = ("session", "sessionid", "usersession", "visitid", "idvisit")
 _SESSIONS = (*_VISITS, "sequence", "sequenceid")
 _STORIES = ("cascade", "cascadeid", "story", "storyid", "conversationid", "threadid")
 _PAGES = ("url", "pageurl")
-_USERS = split_words("user userid visitorid author authorid username account customerid reviewerid userpseudoid")
+USERS = split_words("user userid visitorid author authorid username account customerid reviewerid userpseudoid")
 _ITEMS = ("item", "itemid", "articleid", "article", "productid", "product", "page", "pageid", "value", "valueid")
 _PRODUCTS = split_words(
     "movieid bookid businessid venueid locationid placeid poiid asin parentasin trackid songid artistid videoid",
@@ -57,7 +59,7 @@ _RATINGS = ("rating", "ratings", "stars", "overall")
 _LOG_ITEMS: Mapping[frozenset[str], str] = {frozenset(("sessionid", "actiontype", "reference")): "reference"}
 """Columns of published logs (Trivago) whose values are items in some rows only, and the column that holds them."""
 _ACTIONS = ("action", "actiontype", "actionname", "activity", "activitytype", "interaction", "interactiontype")
-_KINDS = (
+KINDS = (
     *split_words("event kind eventcategory eventtype eventname type behavior behaviour behaviortype behaviourtype"),
     *_ACTIONS,
 )
@@ -72,6 +74,7 @@ def find_columns(
     trained: DataSchema = NO_SCHEMA,
     events: str = "",
     samples: Sequence[Mapping[str, object]] = (),
+    needed: Sequence[str] = ROLES[:2],
 ) -> tuple[dict[str, str], tuple[str, ...]]:
     """Find the column of each role, and write a note wherever two columns would have fitted.
 
@@ -85,6 +88,7 @@ def find_columns(
         trained: how the training data was read; its columns come before those found by name.
         events: the event types that are read, as stated; every table needs a column of them then.
         samples: the first rows, by whose values a day and a time of day in two columns are found.
+        needed: roles that need a column; where a row is a whole session, the item alone.
 
     Raises:
         DataError: a column that is missing, no column for the sequence or the value, or several that may be meant.
@@ -101,26 +105,26 @@ def find_columns(
     columns = dict(stated)
 
     def fill(role: str, candidates: tuple[str, ...]) -> None:
-        fitting = [name for name in _named(names, candidates) if name not in columns.values()]
+        fitting = [name for name in named(names, candidates) if name not in columns.values()]
         if role not in columns and fitting:
             columns[role] = fitting[0]
 
     # Each column is looked for among those that are left: a user is the session of items, and the item of a story.
     items = _ITEMS + _PRODUCTS
-    fill("session", _SESSIONS + _STORIES + (_USERS + _PAGES if _named(names, items) else _PAGES + _USERS))
+    fill("session", _SESSIONS + _STORIES + (USERS + _PAGES if named(names, items) else _PAGES + USERS))
     if not stated:
         _require_one_meaning(path, names, columns)
-    story = columns.get("session") in _named(names, _STORIES + _PAGES)
+    story = columns.get("session") in named(names, _STORIES + _PAGES)
     # Whoever visits pages in a session is no item of it; in a sequence of another kind a user may be one.
     visit = _plain(columns.get("session", "")) in _VISITS
-    fill("item", _USERS + items if story else items + _PAGES + (() if visit else _USERS))
+    fill("item", USERS + items if story else items + _PAGES + (() if visit else USERS))
     fill("time", TIME_NAMES)
     # Of a song, its artist and its album, any may be the item.
     products = [name for name in names if _plain(name) in _PRODUCTS]
     if "item" not in stated and columns.get("item") in products and len(products) > 1:
         choices = " or ".join(f"item={name}" for name in products)
         raise DataError(f"{path}: the columns {listed(products)} may all be the item; choose with --columns {choices}")
-    for role in ROLES[:2]:
+    for role in needed:
         if role not in columns:
             example = ",".join(f"{name}={_asked(name, names, columns)}" for name in ROLES)
             nested = [name for name in names if any(isinstance(row.get(name), list | dict) for row in samples)]
@@ -130,7 +134,7 @@ def find_columns(
                 f"--columns {example}{trained_on(trained)}{hint}"
             )
     if events or trained.events:
-        fill(KIND, _KINDS)
+        fill(KIND, KINDS)
     else:
         columns.pop(KIND, None)  # the training data was chosen from by a program of another kind
     if events and KIND not in columns:
@@ -146,7 +150,7 @@ def find_columns(
         notes.append(f"time is the day {quoted(columns['time'])} plus {quoted(columns[CLOCK])}{unit}")
     if WEIGHT in trained.columns and WEIGHT not in columns:
         notes.append(f"column {quoted(trained.columns[WEIGHT])} of the training data is missing: events have weight 1")
-    for name in _named(names, TIME_NAMES) if "time" not in stated and CLOCK not in columns else ():
+    for name in named(names, TIME_NAMES) if "time" not in stated and CLOCK not in columns else ():
         if name not in columns.values():
             notes.append(f"time is {quoted(columns['time'])}; {quoted(name)} would fit too; choose with --columns")
     return {role: columns[role] for role in (*ROLES, CLOCK, KIND, *NUMBERS) if role in columns}, tuple(notes)
@@ -163,14 +167,14 @@ def day_and_clock(path: Path, samples: Sequence[Mapping[str, object]]) -> dict[s
         DataError: several columns of either kind, or a time of day that may be a number of seconds.
     """
     rows = (
-        {name: str(row[name]) for name in _named([*row], _DAYS + _CLOCKS) if row[name] is not None} for row in samples
+        {name: str(row[name]) for name in named([*row], _DAYS + _CLOCKS) if row[name] is not None} for row in samples
     )
     texts = pl.DataFrame([row for row in rows if row], infer_schema_length=None)
     midnight = pl.Series(["00:00"] * len(texts))
-    days = [name for name in _named(texts.columns, _DAYS) if are_day_and_clock(texts[name], midnight)]
-    named_pairs = product(days, _named(texts.columns, _CLOCKS))
+    days = [name for name in named(texts.columns, _DAYS) if are_day_and_clock(texts[name], midnight)]
+    named_pairs = product(days, named(texts.columns, _CLOCKS))
     pairs = [(day, clock) for day, clock in named_pairs if day != clock and are_day_and_clock(texts[day], texts[clock])]
-    times = _named(texts.columns, TIME_NAMES)[:1]
+    times = named(texts.columns, TIME_NAMES)[:1]
     # Small numbers beside a day may be seconds of that day.
     numbers = {name: texts[name].cast(pl.Float64, strict=False).drop_nulls().to_list() for name in texts.columns}
     small = [name for name in times if name not in days and 0 < max(numbers[name], default=0) < SINCE_1970]
@@ -190,6 +194,14 @@ def day_and_clock(path: Path, samples: Sequence[Mapping[str, object]]) -> dict[s
     return {"time": day, CLOCK: clock}
 
 
+def entry_name(name: str) -> str:
+    """Return the name that a column of lists would have for one entry: ``item`` of ``items`` and ``item_list``."""
+    word = _plain(re.sub(r"(?i)_?(?:list|sequence|seq|history)$", "", name))
+    known = {*_ITEMS, *_PRODUCTS, *USERS, *_PAGES, *TIME_NAMES, *KINDS}
+    entries = [word, word.removesuffix("s"), f"{word.removesuffix('s')}id"]
+    return next((entry for entry in entries if entry in known), "item" if word in ("", *_LISTS) else name)
+
+
 def is_offset(columns: Mapping[str, str]) -> bool:
     """Return whether the time of day is milliseconds within a session, as in Diginetica's files."""
     return _plain(columns.get(CLOCK, "")) == "timeframe"
@@ -197,27 +209,17 @@ def is_offset(columns: Mapping[str, str]) -> bool:
 
 def is_user_log(columns: Mapping[str, str]) -> bool:
     """Return whether a sequence is all that a user clicked: the columns are a user and an item."""
-    return _plain(columns.get("session", "")) in _USERS and _plain(columns.get("item", "")) in _ITEMS + _PRODUCTS
+    return _plain(columns.get("session", "")) in USERS and _plain(columns.get("item", "")) in _ITEMS + _PRODUCTS
 
 
 def is_person(columns: Mapping[str, str]) -> bool:
     """Return whether a sequence is what one person does: a session or a user, no cascade."""
-    return _plain(columns.get("session", "")) in _SESSIONS + _USERS
-
-
-def user_columns(names: Sequence[str]) -> list[str]:
-    """Return the columns that may say who made each event."""
-    return _named(names, _USERS)
-
-
-def kind_columns(names: Sequence[str]) -> list[str]:
-    """Return the columns that may say of each event of which kind it is, such as a view or a purchase."""
-    return _named(names, _KINDS)
+    return _plain(columns.get("session", "")) in _SESSIONS + USERS
 
 
 def is_ratings(names: Sequence[str]) -> bool:
     """Return whether a table holds ratings of items by users, whose unit is a user and no session."""
-    return bool(_named(names, _RATINGS)) and not _named(names, _SESSIONS)
+    return bool(named(names, _RATINGS)) and not named(names, _SESSIONS)
 
 
 def _asked(role: str, names: Sequence[str], columns: Mapping[str, str]) -> str:
@@ -227,7 +229,7 @@ def _asked(role: str, names: Sequence[str], columns: Mapping[str, str]) -> str:
     published = next((plain[word] for log, word in _LOG_ITEMS.items() if log <= plain.keys()), "…")
     column = columns.get(role, published if role == "item" else "…")
     # Without an item, a user may be what a sequence is made of.
-    return "…" if role == "session" and _plain(column) in _USERS else one_line(column, 60)
+    return "…" if role == "session" and _plain(column) in USERS else one_line(column, 60)
 
 
 def _require_one_meaning(path: Path, names: Sequence[str], columns: Mapping[str, str]) -> None:
@@ -236,8 +238,8 @@ def _require_one_meaning(path: Path, names: Sequence[str], columns: Mapping[str,
     Raises:
         DataError: with both readings.
     """
-    pages = _named(names, _PAGES)
-    users = _named(names, _USERS)
+    pages = named(names, _PAGES)
+    users = named(names, USERS)
     if columns.get("session") in pages and users:
         page = pages[0]
         user = users[0]
@@ -271,15 +273,15 @@ def is_typed(names: Sequence[str], where: str) -> bool:
 
 def _within(names: Sequence[str], columns: Mapping[str, str]) -> dict[str, str]:
     """Return Diginetica's day and its milliseconds within the session by role, if they are there."""
-    days = _named(names, ("eventdate",))
-    offsets = _named(names, ("timeframe",))
-    used = {columns["session"], columns["item"]}
-    session = _plain(columns["session"]) in _SESSIONS and not {*days, *offsets} & used
+    days = named(names, ("eventdate",))
+    offsets = named(names, ("timeframe",))
+    used = {columns.get("session"), columns["item"]}
+    session = _plain(columns.get("session", "")) in _SESSIONS and not {*days, *offsets} & used
     return {"time": days[0], CLOCK: offsets[0]} if days and offsets and session else {}
 
 
-def _named(names: Sequence[str], candidates: Sequence[str]) -> list[str]:
-    """The names that are known, in the order of the known ones."""
+def named(names: Sequence[str], candidates: Sequence[str]) -> list[str]:
+    """Return the names that are known, such as ``USERS`` or ``KINDS``, in the order of the known ones."""
     plain = {name: _plain(name) for name in names}
     return [name for word in candidates for name in names if plain[name] == word]
 

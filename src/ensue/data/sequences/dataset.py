@@ -24,6 +24,7 @@ from ensue.data.sequences.rows import (
     id_columns,
     is_unordered,
     normalise_ids,
+    read_roles,
     read_rows,
     recognise_layout,
     remarks_on,
@@ -191,19 +192,18 @@ def read_events(content: Content, options: ReadOptions) -> Table:
         SettingError: an unknown role, or columns of a layout that has none.
     """
     layout = recognise_layout(content, options)
-    if layout.shape != "events" and options.events:
-        raise SettingError(
-            f"{content.path}: the layout {layout.description} has no column of event types; remove --events"
-        )
     if layout.read is not None:
-        table = replace(layout.read(content), layout=layout.name)
+        table = read_roles(replace(layout.read(content), layout=layout.name), options)
     elif layout.shape == "posts":
         trained = content.trained.columns if set(content.trained.columns.values()) <= {*FIELDS} else {}
         table = read_cascades(content, layout.name, options.columns or trained)
     else:
         table = read_rows(content, options, layout.name)
-        notes = require_event_types(content.path, table.event_types, options)
-        table = replace(table, notes=(*table.notes, *notes))
+    if options.events and KIND not in table.columns:
+        raise SettingError(
+            f"{content.path}: the layout {layout.description} has no column of event types; remove --events"
+        )
+    table = replace(table, notes=(*table.notes, *require_event_types(content.path, table.event_types, options)))
     # Tables that are replaced free their memory.
     table = table.filled(content.path, "event")
     return normalise_ids(table, id_columns(options))

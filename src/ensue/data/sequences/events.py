@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
@@ -15,6 +16,7 @@ from ensue.errors import DataError
 from ensue.lines import plural, quoted
 
 _NAMELESS = pl.Series(dtype=pl.String)
+_ROLES = {"times": "time"}
 
 
 def session_table(
@@ -41,7 +43,7 @@ def session_table(
     Raises:
         DataError: an item is empty.
     """
-    for event in (items.is_null() | (items == "")).arg_true()[:1]:
+    for event in (items.is_null() | (items.cast(pl.String) == "")).arg_true()[:1]:
         raise DataError(f"{where(event)}: a value is empty; every event needs one")
     # Sequences of 2 and 3 events have the numbers 0 0 1 1 1.
     frame = pl.DataFrame({"session": np.repeat(np.arange(len(lengths)), lengths), "item": items})
@@ -51,23 +53,22 @@ def session_table(
 
 
 def list_table(content: Content, frame: pl.DataFrame, where: Where, notes: tuple[str, ...] = ()) -> Table:
-    """Return the events of a frame with a list of ``values``, maybe a list of ``times`` and an ``id`` in each row.
+    """Return the events of a frame with a list of ``values`` and maybe an ``id`` in each row.
 
     Args:
         content: the file, for messages.
-        frame: (rows) the lists.
+        frame: (rows) the lists; every further column is a list with an entry per value, such as ``times``.
         where: place of a row in the file.
         notes: for the report.
 
     Raises:
-        DataError: no row has values, a value is empty, or as many times as values are in some rows only.
+        DataError: no row has values, a value is empty, or a further list has as many entries as values in some rows
+            only.
     """
     # Rows keep their place in the file when those without values go.
-    frame = frame.with_row_index()
-    counts = frame.select(
-        values=pl.col("values").list.len().fill_null(0).cast(pl.Int64),
-        times=(pl.col("times").list.len() if "times" in frame.columns else pl.lit(0)).fill_null(0).cast(pl.Int64),
-    )
+    frame = frame.with_row_index().with_columns(pl.col("^id$").cast(pl.String))
+    lists = [name for name in frame.columns if name not in ("index", "id")]
+    counts = frame.select(pl.col(lists).list.len().fill_null(0).cast(pl.Int64))
     is_filled = counts["values"] > 0
     frame = frame.filter(is_filled)
     counts = counts.filter(is_filled)
@@ -79,23 +80,27 @@ def list_table(content: Content, frame: pl.DataFrame, where: Where, notes: tuple
     if not len(frame):
         raise DataError(f"{content.path}: holds no event")
     rows = frame["index"].to_numpy()
-    is_timed = bool((counts["times"] > 0).any())
-    for row in (counts["values"] != counts["times"]).arg_true()[:1] if is_timed else ():
-        values, times = counts.row(row)
-        raise DataError(
-            f"{where(int(rows[row]))}: {plural(values, 'value')} but {plural(times, 'time')}; give one time per value, "
-            "in every line or in none"
-        )
+    columns = {}
+    for name in counts.columns[1:]:
+        if not counts[name].max():  # no row has times
+            continue
+        for row in (counts["values"] != counts[name]).arg_true()[:1]:
+            values, entries = (plural(counts[key][row], key.removesuffix("s")) for key in ("values", name))
+            raise DataError(
+                f"{where(int(rows[row]))}: {values} but {entries}; give one {name.removesuffix('s')} per value, in "
+                "every line or in none"
+            )
+        columns[_ROLES.get(name, name)] = frame[name].explode()
     # (events,) the row of each event, for messages: lists of 2 and 3 values have the rows 0 0 1 1 1.
     event_rows = np.repeat(rows, counts["values"].to_numpy())
-    return session_table(
+    table = session_table(
         frame["values"].explode(),
         counts["values"].to_numpy(),
         lambda event: where(int(event_rows[event])),
-        times=frame["times"].explode() if is_timed else None,
         names=frame["id"].fill_null("") if "id" in frame.columns else None,
         notes=notes,
     )
+    return replace(table, frame=table.frame.with_columns(**columns))
 
 
 def filled_lines(content: Content) -> tuple[pl.Series, Index, tuple[str, ...]]:

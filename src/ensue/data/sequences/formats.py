@@ -6,7 +6,6 @@ user histories     ``user item item item …``, no times, one user per line (S3-
 user items         ``user item``, no times, one event per line, a user's events together (SASRec)
 jsonl histories    ``{"values": […], "times": […], "id": "…"}``
 jsonl events       an event a line
-jsonl sessions     ``{"session": …, "events": [{"aid": …, "ts": …}, …]}`` (OTTO)
 mind behaviors     MIND's ``behaviors.tsv``
 hidan              ``user,user,…:time,time,…``
 forest             ``user,time user,time …``; ``root user,time …`` or ``root,user,time user,time …``
@@ -42,11 +41,10 @@ from ensue.data.files import Content
 from ensue.data.histories import Index
 from ensue.data.layouts import Layout
 from ensue.data.posts.platforms import ACCOUNT, is_activity, read_activities
-from ensue.data.sequences.columns import find_columns
 from ensue.data.sequences.events import filled_lines, list_table, refuse, session_table, split_ids
-from ensue.data.table import Table, names_of, read_object, read_objects, sample_objects
+from ensue.data.table import Table, read_object, read_objects
 from ensue.errors import DataError
-from ensue.lines import plural, quoted
+from ensue.lines import plural
 from ensue.records import History
 
 _IDS = re.compile(r"[\w \ufffd-]+")  # what is not UTF-8 is refused by line, later
@@ -295,7 +293,6 @@ def _is_ascending(words: Sequence[str]) -> bool:
     return all(map(is_number, words)) and [*words] == sorted(words, key=float)
 
 
-_EVENTS = ("events", "actions", "interactions", "clicks", "history")
 _HISTORY = {"values": pl.List(pl.String), "times": pl.List(pl.Float64), "id": pl.String()}
 _MAX_LINES = 100_000
 """Lines that are looked at where ids may be users or items."""
@@ -323,9 +320,7 @@ def recognise(content: Content, stated: Mapping[str, str] | None = None) -> str 
         first = read_object(head[0], f"{content.path}, line {number}")
         if isinstance(first.get("values"), list):
             return "jsonl histories"
-        if is_activity(first):
-            return "takeout"
-        return "jsonl events" if _event_field(first) is None else "jsonl sessions"
+        return "takeout" if is_activity(first) else "jsonl events"
     cascades = layouts.recognise(LAYOUTS, head)
     layout = None if cascades is None else cascades.name
     # Ids between commas are as well lines of ids: only the layouts before are sure.
@@ -389,44 +384,6 @@ def read_user_lines(content: Content) -> Table:
         ),
         columns=USER_LINES,
     )
-
-
-def _event_field(first: Mapping[str, object]) -> str | None:
-    """Return the field that holds a list of events, each an object; ``None`` where there is none."""
-    return next((name for name in _EVENTS if _objects(first.get(name)) == first.get(name) != []), None)
-
-
-def _objects(value: object) -> list[dict[str, object]]:
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
-
-
-def read_listed_events(content: Content) -> Table:
-    """Read JSON Lines of sessions with a list of their events, such as OTTO's.
-
-    Raises:
-        DataError: no column for the session or the item, or a line without events.
-    """
-    samples = sample_objects(content)
-    listed = _event_field(samples[0]) or ""
-    # Fields of the object, and those of the events in its list: the session must be of the first, the item of these.
-    outer = [name for name in names_of(samples) if not isinstance(samples[0].get(name), list | dict)]
-    inner = names_of(event for sample in samples for event in _objects(sample.get(listed)))
-    columns, notes = find_columns(content.path, [*outer, *(name for name in inner if name not in outer)], {})
-    if columns["session"] not in outer or not {columns["item"], columns.get("time", inner[0])} <= {*inner}:
-        raise DataError(
-            f"{content.path}: the events in {quoted(listed)} are read as items of the object's session; give an object "
-            "a session, with an item and a time in each event"
-        )
-    fields = {"values": columns["item"], **({"times": columns["time"]} if "time" in columns else {})}
-    structs = pl.Struct(dict.fromkeys(fields.values(), pl.String))
-    frame = read_objects(content, {columns["session"]: pl.String(), listed: pl.List(structs)}, read_object)
-    # A list of objects becomes a list per field: [{aid: 1, ts: 5}, {aid: 2, ts: 6}] gives [1, 2] and [5, 6].
-    element = pl.element().struct
-    lists = frame.select(
-        pl.col(columns["session"]).alias("id"),
-        *(pl.col(listed).list.eval(element.field(field)).alias(name) for name, field in fields.items()),
-    )
-    return replace(list_table(content, lists, content.place_of_line, notes), columns=columns)
 
 
 def read_takeout(content: Content) -> Table:
@@ -500,28 +457,6 @@ def _require_history(line: str, where: str) -> None:
     History.from_fields(fields, where)
 
 
-def read_parquet_lists(content: Content) -> Table:
-    """Read Parquet with a session per row: lists of ``values``, and ``times`` and an ``id`` if there are any.
-
-    Raises:
-        DataError: lists of anything but texts and numbers.
-    """
-    schema = content.schema()
-    # Ids are single values, values and times are lists of them.
-    for name in _HISTORY.keys() & schema.keys():
-        column_type = schema[name]
-        inner = pl.Series(dtype=column_type).explode().dtype if isinstance(column_type, pl.List) else column_type
-        if isinstance(column_type, pl.List) == (name == "id") or inner.is_nested() or inner in (pl.Binary, pl.Object):
-            raise DataError(
-                f"{content.path}: column {name!r} holds {schema[name]}; give lists of texts, and of numbers"
-            )
-    frame = content.table(name for name in _HISTORY if name in schema)
-    frame = frame.with_columns(
-        frame[name].cast(kind, strict=name != "times") for name, kind in _HISTORY.items() if name in schema
-    )
-    return list_table(content, frame, content.place)
-
-
 _CASCADES = {layout.name: partial(read_cascades, layout=layout) for layout in CASCADES}
 LAYOUTS: tuple[Layout[Sequence[str], Callable[[Content], Table]], ...] = (
     Layout("deephawkes", partial(_most, _DEEPHAWKES), _CASCADES["deephawkes"]),
@@ -537,7 +472,6 @@ READERS: dict[str, Callable[[Content], Table]] = {
     "sessions": read_sessions,
     "user histories": read_user_lines,
     "user items": read_user_lines,
-    "jsonl sessions": read_listed_events,
     "mind behaviors": read_mind,
     "takeout": read_takeout,
     "jsonl histories": read_histories,

@@ -31,8 +31,8 @@ from ensue.data.sequences.columns import (
     is_typed,
     is_user_log,
 )
-from ensue.data.sequences.formats import READERS, read_parquet_lists, recognise, stated_layout
-from ensue.data.sequences.sessions import find_lists, read_lists, with_clock
+from ensue.data.sequences.formats import READERS, recognise, stated_layout
+from ensue.data.sequences.sessions import find_lists, find_nested, read_lists, with_clock
 from ensue.data.sequences.weights import read_numbers
 from ensue.data.table import (
     ReadOptions,
@@ -177,10 +177,8 @@ def recognise_layout(content: Content, options: ReadOptions) -> LogLayout:
         if options.columns and name != stated_layout(options.columns):
             raise SettingError(f"{content.path}: the layout {name} has no named columns; remove --columns")
         return LogLayout(name, "sessions", READERS[name])
-    if name == "parquet":
-        # Stated columns are those of a table, also beside lists.
-        has_lists = isinstance(content.schema().get("values"), pl.List) and not options.columns
-        return LogLayout(content.layout, "sessions", read_parquet_lists) if has_lists else LogLayout(name)
+    if (read := find_nested(content, options)) is not None:
+        return LogLayout("jsonl sessions" if content.json else content.layout, "sessions", read)
     if name is None:
         delimited = _delimited(content)
         typed = is_typed(delimited.names, f"{content.path}, line {delimited.number}")
@@ -196,17 +194,16 @@ def find_roles(content: Content, options: ReadOptions, layout: str) -> FoundColu
     Raises:
         DataError: a role without a column.
     """
-    names = _names(content, layout)
-    # Times of a stated unit are numbers, and no times of day.
     delimited = None if layout in ("parquet", "jsonl events") else _delimited(content)
+    names = delimited.names if delimited else _names(content)
+    # Times of a stated unit are numbers, and no times of day.
     samples = () if options.time_unit not in (None, "iso") else sample_rows(content, delimited)
     return find_columns(content.path, names, options.columns, content.trained, options.events, samples)
 
 
-def _names(content: Content, layout: str) -> list[str]:
-    if layout == "jsonl events":
-        return names_of(sample_objects(content))
-    return content.names() if layout == "parquet" else _delimited(content).names
+def _names(content: Content) -> list[str]:
+    """Return the columns of Parquet, or the fields of JSON Lines."""
+    return content.names() if content.parquet else names_of(sample_objects(content))
 
 
 def read_rows(content: Content, options: ReadOptions, layout: str, roles: FoundColumns | None = None) -> Table:
@@ -228,8 +225,17 @@ def read_rows(content: Content, options: ReadOptions, layout: str, roles: FoundC
         table = replace(read_json(content, lambda names: roles, ADVICE), layout=layout)
     else:
         table = _read_delimited(content, options, *roles)
-    if layout in ("parquet", "jsonl events") and is_user_log(table.columns) and is_ratings(_names(content, layout)):
+    if layout in ("parquet", "jsonl events") and is_user_log(table.columns) and is_ratings(_names(content)):
         table = replace(table, layout="ratings")
+    return read_roles(table, options)
+
+
+def read_roles(table: Table, options: ReadOptions) -> Table:
+    """Return a table with one time per row, weights as numbers, and the event types that are read.
+
+    Raises:
+        DataError: the first row that does not fit.
+    """
     return select_event_types(read_numbers(with_clock(table)), options.event_types)
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import polars as pl
@@ -13,9 +15,18 @@ from ensue.data.dates import Where, join_days
 from ensue.data.delimited import Delimited
 from ensue.data.files import Content
 from ensue.data.histories import Histories, is_prefix, ranges
-from ensue.data.sequences.columns import CLOCK, is_offset
+from ensue.data.sequences.columns import CLOCK, ROLES, entry_name, find_columns, is_offset
 from ensue.data.sequences.events import list_table, split_ids
-from ensue.data.table import Table, read_delimited, skipped
+from ensue.data.table import (
+    ReadOptions,
+    Table,
+    names_of,
+    read_delimited,
+    read_object,
+    read_objects,
+    sample_rows,
+    skipped,
+)
 from ensue.errors import DataError, SettingError
 from ensue.lines import quoted
 
@@ -151,6 +162,112 @@ def _joined(frame: pl.DataFrame, columns: list[str]) -> pl.Series:
     """(rows,) lists, the last element from a column of its own; ``None`` where there is none at all."""
     lines = frame.select(pl.concat_str(columns, separator=" ", ignore_nulls=True)).to_series().str.strip_chars()
     return pl.select(pl.when(lines != "").then(split_ids(lines))).to_series()
+
+
+_EVENTS = ("events", "actions", "interactions", "clicks", "history", "items")
+"""Fields that may hold a list of events, each an object."""
+HISTORY = {"session": "id", "item": "values", "time": "times"}
+"""Role -> column of a stored history."""
+
+
+def find_nested(content: Content, options: ReadOptions) -> Callable[[Content], Table] | None:
+    """Return the reader of a table whose rows hold whole sessions; ``None`` where a row holds an event.
+
+    Args:
+        content: the file.
+        options: how it is read.
+
+    Raises:
+        DataError: listed events without an item, or without a session that they belong to.
+    """
+    if not content.json and not (content.parquet and any(kind.is_nested() for kind in content.schema().values())):
+        return None
+    rows = sample_rows(content)
+    nested = dict.fromkeys(name for row in rows for name, value in row.items() if isinstance(value, list | dict))
+    single = [name for name in names_of(rows) if name not in nested]
+    field = next((name for name in _EVENTS if any(isinstance(entry, dict) for entry in _entries(rows, name))), "")
+    with suppress(DataError):  # what is wrong with a table of events is said by its reader
+        session = find_columns(content.path, single, options.columns, content.trained, options.events)[0]["session"]
+        # Lists beside an item are features, and so are listed events where a session has several rows.
+        if not field or len({str(row.get(session)) for row in rows}) < len(rows):
+            return None
+    events = [entry for entry in _entries(rows, field) if isinstance(entry, dict)]
+    # A list may be named after one of its entries or after all: item, items and item_ids are looked for as the item.
+    plain = () if field else [name for name in nested if _are_plain(_entries(rows, name))]
+    inner = {entry_name(name): name for name in plain} or {name: name for name in names_of(events)}
+    outer = {"session_id" if name == "id" and plain else name: name for name in single}
+    columns = {**inner, **outer}
+    entries = {name: entry for entry, name in columns.items()}
+    stated, trained = (
+        {role: entries.get(name, name) for role, name in roles.items()}
+        for roles in (options.columns, content.trained.columns)
+    )
+    schema = replace(content.trained, columns=trained)
+    try:
+        found, notes = find_columns(
+            content.path, [*columns], stated, schema, options.events, events, needed=ROLES[not field : 2]
+        )
+    except DataError:
+        if field:
+            raise
+        return None
+    roles = {role: columns[entry] for role, entry in found.items()}
+    unread = [role for role, name in roles.items() if role != "session" and name not in inner.values()]
+    if "item" in unread or found.get("session", "") not in ("", *outer):
+        return None
+    notes += tuple(f"{role} {quoted(roles.pop(role))} is not in the lists and is not read" for role in unread)
+    return partial(read_nested, columns=roles, notes=notes, events=field)
+
+
+def _are_plain(entries: Sequence[object]) -> bool:
+    return bool(entries) and not any(isinstance(entry, list | dict) for entry in entries)
+
+
+def _entries(rows: Iterable[Mapping[str, object]], name: str) -> list[object]:
+    """Return the entries of all lists in a column."""
+    lists = (row.get(name) for row in rows)
+    return [entry for value in lists if isinstance(value, list) for entry in value]
+
+
+def read_nested(
+    content: Content,
+    columns: dict[str, str],
+    notes: tuple[str, ...] = (),
+    events: str = "",
+) -> Table:
+    """Return the events of rows that hold whole sessions.
+
+    Args:
+        content: the file.
+        columns: role -> column of lists, or field of the events; of the session a column with one name per row.
+        notes: for the report.
+        events: the column with a list of events, each an object; empty where each role has a column of lists.
+
+    Raises:
+        DataError: a column that holds no lists of texts and numbers, or lists of different lengths in one row.
+    """
+    session = [columns["session"]] if "session" in columns else []
+    lists = {name: role for role, name in columns.items() if role != "session"}
+    where = content.place if content.parquet else content.place_of_line
+    if content.parquet:
+        frame = content.table([*session, *([events] if events else lists)])
+    else:
+        texts = {name: pl.String() for name in lists}
+        kinds = {events: pl.Struct(texts)} if events else texts
+        schema = dict.fromkeys(session, pl.String()) | {name: pl.List(kind) for name, kind in kinds.items()}
+        frame = read_objects(content, schema, read_object)
+    if events:
+        # A list of objects becomes a list per field: [{aid: 1, ts: 5}, {aid: 2, ts: 6}] gives [1, 2] and [5, 6].
+        field = pl.element().struct.field
+        frame = frame.with_columns(pl.col(events).list.eval(field(name)).alias(name) for name in lists)
+    for name in (*session, *lists):
+        kind = frame.schema[name]
+        inner = getattr(kind, "inner", kind)
+        if (name in lists) != isinstance(kind, pl.List) or inner.is_nested() or inner in (pl.Binary, pl.Object):
+            raise DataError(f"{content.path}: column {name!r} holds {kind}; give lists of texts, and of numbers")
+    names = {role: HISTORY.get(role, role) for role in columns}
+    frame = frame.select(pl.col(name).alias(names[role]) for role, name in columns.items())
+    return replace(list_table(content, frame, where, notes), columns=columns)
 
 
 def _refuse(column: pl.Series, wrong: pl.Series, expected: str, where: Where) -> None:

@@ -16,7 +16,7 @@ from ensue.data.delimited import Delimited
 from ensue.data.file_bytes import Opening
 from ensue.data.files import answering
 from ensue.data.histories import Histories
-from ensue.data.sequences.columns import CLOCK, KIND, NUMBERS, find_columns, is_person, kind_columns, user_columns
+from ensue.data.sequences.columns import CLOCK, KIND, KINDS, NUMBERS, USERS, find_columns, is_person, named
 from ensue.data.sequences.formats import READERS, recognise
 from ensue.data.sequences.sessions import find_lists
 from ensue.data.sequences.sources import files_of
@@ -76,7 +76,7 @@ def require_people(path: str | Path, *, columns: Mapping[str, str] | None = None
     options = ReadOptions(columns=_without_event(columns), **opening)
     with suppress(DataError), answering(path):  # the reader says what is wrong with a file
         frame = _first_rows(Path(path), options)
-        users = [] if frame is None else user_columns(frame.columns)
+        users = [] if frame is None else named(frame.columns, USERS)
         if frame is None or not users or "session" in options.columns:
             return
         roles = find_columns(Path(path), frame.columns, options.columns)[0]
@@ -98,7 +98,7 @@ def _without_event(columns: Mapping[str, str] | None) -> dict[str, str]:
 def _kinds(frame: pl.DataFrame, roles: Mapping[str, str]) -> list[str]:
     """Warn of columns that say of which kind each event is: events of every kind are read alike."""
     lines = []
-    for name in kind_columns(frame.columns):
+    for name in named(frame.columns, KINDS):
         # Two to ten types are kinds of events; one says nothing, and more are categories of items.
         kinds = frame[name].drop_nulls().value_counts(sort=True)
         if name in roles.values() or not 2 <= len(kinds) <= _MAX_KINDS:
@@ -113,7 +113,7 @@ def _kinds(frame: pl.DataFrame, roles: Mapping[str, str]) -> list[str]:
 
 def _shared_sessions(frame: pl.DataFrame, roles: Mapping[str, str]) -> list[str]:
     """Warn of sessions in which several users are: their ids may start again for each user, and would be merged."""
-    users = [name for name in user_columns(frame.columns) if name not in roles.values()]
+    users = [name for name in named(frame.columns, USERS) if name not in roles.values()]
     if not users or not is_person(roles):
         return []
     session, user = roles["session"], users[0]

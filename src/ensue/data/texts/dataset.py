@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from ensue.arguments import require_records
+from ensue.arguments import require_fraction, require_records
 from ensue.data.duplicates import doubled_rows
 from ensue.data.file_bytes import DROP, Opening
 from ensue.data.files import answering
@@ -316,8 +316,7 @@ def hold_out_texts(texts: Texts, share: float = 0.1, seed: int = 0) -> tuple[Tex
         DataError: fewer than two rows, or all in one group.
         SettingError: a share outside (0, 1).
     """
-    if not 0 < share < 1:
-        raise SettingError(f"share: {share} is not between 0 and 1")
+    require_fraction(share, "share")
     if len(texts) < 2:
         raise DataError(f"{len(texts)} text cannot be split in two; give at least 2")
     labels = np.zeros(len(texts), np.int64) if texts.labels is None else _codes(_rarest(texts.labels))

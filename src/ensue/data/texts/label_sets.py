@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 import polars as pl
 
-from ensue.data.lists import list_members
+from ensue.data.lists import lists_in
 from ensue.data.schema import plain_name
 from ensue.errors import DataError
 from ensue.lines import quoted
@@ -32,13 +32,10 @@ def from_lists(labels: pl.Series) -> pl.Series:
 
     Other values stay as they are; an empty list is ``UNIT`` alone.
     """
-    values = labels.drop_nulls().unique()
-    if not len(values) or not values.str.contains(r"^\s*\[.*\]\s*$").all():
+    lists = lists_in(labels) if labels.str.contains(r"^\s*\[.*\]\s*$").all() else {}
+    if not lists:
         return labels
-    lists = {value: list_members(value.strip()) for value in values}
-    if any(members is None for members in lists.values()):
-        return labels
-    joined = [UNIT.join(dict.fromkeys(members or ())) or UNIT for members in lists.values()]
+    joined = [UNIT.join(dict.fromkeys(members)) or UNIT for members in lists.values()]
     return labels.replace_strict([*lists], joined, return_dtype=pl.String)
 
 

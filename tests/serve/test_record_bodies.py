@@ -9,7 +9,7 @@ from ensue.serve.bodies import Limits, Predict, limited, read
 from ensue.serve.settings import ServeSettings
 from ensue.serve.tasks import service_of
 
-LIMITS = ServeSettings(records=2, words=3, characters=20, most=5)
+LIMITS = ServeSettings(records=2, words=3, characters=20, max_k=5)
 
 
 @pytest.mark.parametrize(

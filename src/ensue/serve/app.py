@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import json
+from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -37,7 +39,7 @@ from ensue.serve.problems import RequestError, busy
 from ensue.serve.proof import described
 from ensue.serve.schemas import OPERATIONS, RequestBodies, document
 from ensue.serve.settings import ServeSettings
-from ensue.serve.tasks import FigureKind, Kind
+from ensue.serve.tasks import Kind
 from ensue.serve.workers import SupervisorLink
 from ensue.stream import SQLiteQueue
 
@@ -222,9 +224,12 @@ class Endpoints:
             lines = await ask(name, range(len(records)))
         else:
             lines = await experiments.answer(experiment, records, variants, body.k, ask)
-        lines = [experiments.labelled(line, variant) for line, variant in zip(lines, variants, strict=True)]
+        # Each line is an object of JSON, which gets one more field.
+        lines = [
+            f'{line[:-1]}, "variant": {json.dumps(assigned)}}}' for line, assigned in zip(lines, variants, strict=True)
+        ]
         request.scope[RECORDS] = len(records)
-        request.scope[VARIANTS] = experiments.counted(variants)
+        request.scope[VARIANTS] = Counter(variants)
         if self._service.shown is not None:
             experiments.write_shown(self._service.shown, name, experiment, records, lines)
         return lines
@@ -239,7 +244,8 @@ class Endpoints:
         model = self._model(request)
         body = await read_request(request, self._settings, self._requests.of(model.task).figure)
         # The drawn choice must be among the answers, whatever k says.
-        kind = FigureKind(max(body.k, body.choice + 1), body.choice, self._service.edges.get(model.name))
+        k = max(body.k, body.choice + 1)
+        kind = Kind("figure", k, choice=body.choice, truth=self._service.edges.get(model.name))
         (line,) = await self._ask(request, model, kind, model.questions(body))
         return Response(line, media_type=JSON)
 
@@ -261,7 +267,7 @@ class Endpoints:
         return self._service.models.require(name)
 
     async def _ask(
-        self, request: Request, model: ServedModel, kind: Kind | FigureKind, questions: Sequence[object]
+        self, request: Request, model: ServedModel, kind: Kind, questions: Sequence[object]
     ) -> Sequence[str]:
         """Return the model's line of JSON for each question, and count the questions."""
         request.scope[RECORDS] = len(questions)

@@ -97,9 +97,9 @@ async def read_apart(body: bytes, settings: ServeSettings, then: Callable[[objec
     """
     # To another thread and back takes longer than a small body does.
     if len(body) <= LARGE:
-        return then(decode(body, settings.depth, settings.parts))
+        return then(decode(body, settings.depth, settings.body_values))
     loop = asyncio.get_running_loop()
-    return await loop.run_in_executor(_READING, lambda: then(decode(body, settings.depth, settings.parts)))
+    return await loop.run_in_executor(_READING, lambda: then(decode(body, settings.depth, settings.body_values)))
 
 
 def decode(body: bytes, depth: int, max_values: int) -> object:
@@ -236,7 +236,7 @@ def single_record(words: str) -> Limit:
 
 def integer(minimum: int) -> Limit:
     """Return the limit of a whole number, up to the largest k."""
-    return Limit(lambda limits, kind: Annotated[kind, Field(ge=minimum, le=limits.settings.most)])
+    return Limit(lambda limits, kind: Annotated[kind, Field(ge=minimum, le=limits.settings.max_k)])
 
 
 def _texts_of_ids(ids: object, field: ValidationInfo) -> object:
@@ -277,7 +277,7 @@ class Figure(Body):
 class Update(Body):
     """Records to train on."""
 
-    records: Annotated[list[AnyRecord], record_list("learned", "words")]
+    records: Annotated[list[AnyRecord], record_list("update_records", "words")]
     max_drop: float = Field(
         MAX_DROP,
         ge=0,
@@ -319,7 +319,7 @@ def limited(name: str, body: type[BodyType], limits: Limits) -> type[BodyType]:
             if isinstance(limit, Limit):
                 kind = limit.narrowed(limits, field.annotation)
                 kind = Annotated[kind, Field(description=field.description)] if field.description else kind
-                max_k = limits.settings.most
+                max_k = limits.settings.max_k
                 fields[key] = kind, min(field.default, max_k) if isinstance(field.default, int) else field.default
     return create_model(name, __base__=body, **fields)  # type: ignore[call-overload]
 

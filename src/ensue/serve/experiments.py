@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -98,11 +97,6 @@ def _drafted(experiment: Experiment, record: History, lines: Sequence[str], k: i
     return json.dumps({**answers[0], "choices": choices, "sources": sources}, ensure_ascii=False)
 
 
-def labelled(line: str, variant: str) -> str:
-    """Return the JSON of an answer with its variant."""
-    return f'{line[:-1]}, "variant": {json.dumps(variant)}}}'
-
-
 def write_shown(
     log: ServiceLog, name: str, experiment: Experiment | None, records: Sequence[History], lines: Sequence[str]
 ) -> None:
@@ -126,8 +120,3 @@ def write_shown(
             ranking=[choice["value"] for choice in decoded["choices"]],
             **({"sources": decoded["sources"]} if "sources" in decoded else {}),
         )
-
-
-def counted(variants: Sequence[str]) -> dict[str, int]:
-    """Return the number of records of each variant, for the log of requests."""
-    return dict(Counter(variants))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import json
 import sys
 import threading
 import time
@@ -14,8 +13,6 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import cast
-
-import plotly.graph_objects as go
 
 from ensue import kernels
 from ensue.errors import EnsueError, ModelFolderError, SettingError
@@ -29,7 +26,7 @@ from ensue.serve.monitoring import Metrics, ServiceLog
 from ensue.serve.problems import RequestError, busy, late
 from ensue.serve.proof import ask, described, prove_apart, read
 from ensue.serve.settings import ServeSettings
-from ensue.serve.tasks import FigureKind, Kind, Question, service_of
+from ensue.serve.tasks import Kind, Question, service_of
 from ensue.store import versions
 from ensue.store.card import read_scores
 from ensue.store.folder import linked_copy
@@ -290,7 +287,7 @@ class ServedModel:
         if self._metrics.counts is not None:
             self._metrics.waiting.labels(self.name).set(self.worker.waiting)
 
-    async def ask(self, kind: Hashable, records: Sequence[object]) -> Sequence[str]:
+    async def ask(self, kind: Kind, records: Sequence[object]) -> Sequence[str]:
         """Return lines of JSON, one per record.
 
         Raises:
@@ -313,7 +310,7 @@ class ServedModel:
             if job.done.cancelled():  # not answered: no further slice of it begins
                 self.worker.forget(job)
         # Plots and explanations are asked for the same records again: they would count twice.
-        if isinstance(kind, Kind) and kind.verb == "predict":
+        if kind.verb == "predict":
             total, unknown = self.drift.count(lines)
             self._total.inc(total)
             self._unknown.inc(unknown)
@@ -352,12 +349,7 @@ class ServedModel:
 
     def _answer(self, kind: Hashable, questions: Sequence[object]) -> Sequence[str]:
         """In the worker's thread: one predictor from the first question of a batch to its last."""
-        predictor = self.served.predictor
-        questions_of_task = cast(Sequence[Question], questions)
-        if isinstance(kind, FigureKind):
-            return [_figure_line(*self.service.draw(predictor, kind, question)) for question in questions_of_task]
-        assert isinstance(kind, Kind)
-        return self.service.answer(predictor, kind, questions_of_task)
+        return self.service.answer(self.served.predictor, cast(Kind, kind), cast(Sequence[Question], questions))
 
 
 class ServedModels(dict[str, ServedModel]):
@@ -482,11 +474,6 @@ def identity_of(folder: Path) -> Identity:
     except OSError:
         return None
     return status.st_dev, status.st_ino, status.st_mtime_ns
-
-
-def _figure_line(figure: go.Figure, words: str) -> str:
-    """Return a line of JSON."""
-    return f'{{"figure": {figure.to_json()}, "words": {json.dumps(words, ensure_ascii=False)}}}'
 
 
 def facts(folder: Path) -> dict[str, object]:

@@ -21,13 +21,13 @@ class ServeSettings(Settings):
     """Records per request."""
     explained: Size = 32
     """Records per request that are explained."""
-    learned: Size = 50_000
+    update_records: Size = 50_000
     """Records per request of an update."""
     events: Size = 10_000
     """Events per request."""
     fields: Size = 100
     """Fields of an event."""
-    parts: Size = 1_000_000
+    body_values: Size = 1_000_000
     """Values, lists and objects of a body; more are refused with 413 before any is read."""
     history: Size = 1000
     """Values of a history."""
@@ -45,7 +45,7 @@ class ServeSettings(Settings):
     """Characters of a prefix."""
     depth: Size = 16
     """Nested lists and objects of a body, at most."""
-    most: Size = 1000
+    max_k: Size = 1000
     """Choices per answer: the largest k."""
     batch: Size = 256
     """Records of different requests that are answered in one go, at most."""
@@ -88,7 +88,7 @@ class ServeSettings(Settings):
 
 
 UNLIMITED = ServeSettings(
-    learned=sys.maxsize,
+    update_records=sys.maxsize,
     history=sys.maxsize,
     words=sys.maxsize,
     characters=sys.maxsize,

@@ -16,7 +16,7 @@ from ensue.data.queries import Queries, read_queries
 from ensue.data.queries.personal import looks_personal
 from ensue.data.queries.tokens import QueryTokenizer
 from ensue.figures import query_weights
-from ensue.serve.tasks import FigureKind, Question, service_of
+from ensue.serve.tasks import Kind, Question, service_of
 from ensue.tasks.suggest.baselines.counting import MostFrequentNext, added
 from ensue.tasks.suggest.infer import clean_prefix, completions
 from ensue.tasks.suggest.predictor import SuggestPredictor
@@ -230,7 +230,7 @@ def test_what_was_counted_has_a_picture_and_words() -> None:
     (map_,) = query_weights(told).data
     assert map_.z[0][0] == 0.0 and map_.z[0][1] == 1.0  # the last query's counts bring all of it
     service = service_of("suggest")
-    figure, words = service.draw(made, FigureKind(k=2, choice=0), Question(History(told.queries), ""))
+    figure, words = service.draw(made, Kind("figure", 2), Question(History(told.queries), ""))
     assert f"largest attribution find {THINGS[0]}, weight 1.00." in words and words.endswith(
         "only queries have weights."
     )

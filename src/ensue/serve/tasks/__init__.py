@@ -35,16 +35,10 @@ class Kind(NamedTuple):
     verb: str
     k: int
     evidence: bool = True
-
-
-class FigureKind(NamedTuple):
-    """Kind of a figure: one choice of the first ``k``."""
-
-    k: int
-    choice: int
+    choice: int = 0
+    """Index of the choice that a figure shows."""
     truth: Edges | None = None
-    """True edges between items, where the service has them."""
-    verb: str = "figure"
+    """True edges between items, which a figure shows where the service has them."""
 
 
 class Question(NamedTuple):
@@ -95,7 +89,7 @@ class TaskService:
     explanation_type: type
     examples: Mapping[str, Mapping[str, object]]
     """Bodies that can be sent, by verb and name."""
-    draw: Callable[[Fitted, FigureKind, Question], tuple[go.Figure, str]]
+    draw: Callable[[Fitted, Kind, Question], tuple[go.Figure, str]]
     """Return the evidence behind one choice, and a sentence that says what it shows; ``DataError`` where there is no
     such choice, or nothing to draw."""
     first_record: Callable[[Fitted], AnyRecord]
@@ -128,18 +122,17 @@ class TaskService:
         Raises:
             DataError: naming ``location``, the field and what to do.
         """
-        example = self.task.example
         if not isinstance(decoded, dict):
-            raise DataError(f"{location}: must be an object such as {json.dumps(example)}")
-        if (required := next(iter(example))) not in decoded:
-            raise DataError(f'{location}: field "{required}" is missing; expected {json.dumps(example)}')
+            raise DataError(f"{location}: must be an object such as {json.dumps(self.task.example)}")
         # The library's own reader: the service says of a record what the library says.
         record: AnyRecord = self.task.record.from_fields(decoded, location)  # type: ignore[assignment]
         require_short(record, location, settings, words)
         return record
 
     def answer(self, predictor: Fitted, kind: Kind, questions: Sequence[Question]) -> list[str]:
-        """Return one line of JSON per question: an answer or an explanation."""
+        """Return one line of JSON per question: an answer, an explanation or a figure."""
+        if kind.verb == "figure":
+            return [_figure_line(*self.draw(predictor, kind, question)) for question in questions]
         if kind.verb == "similar" and self.similar is not None:
             return [answer.to_json() for answer in self.similar(predictor, kind, questions)]
         if kind.verb == "explain":
@@ -160,6 +153,11 @@ class TaskService:
 def service_of(task: str) -> TaskService:
     """Return the row of a task."""
     return named(TASKS[task].service)
+
+
+def _figure_line(figure: go.Figure, words: str) -> str:
+    """Return the JSON of a figure of Plotly and the sentence that says what it shows."""
+    return f'{{"figure": {figure.to_json()}, "words": {json.dumps(words, ensure_ascii=False)}}}'
 
 
 def choice_at(choices: tuple[AnyChoice, ...], index: int) -> AnyChoice:

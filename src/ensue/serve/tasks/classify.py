@@ -12,7 +12,7 @@ from ensue.data.texts import Texts
 from ensue.errors import DataError
 from ensue.lines import plural
 from ensue.records import Text
-from ensue.serve.tasks import NOT_CAUSES, NUM_EXAMPLES, FigureKind, Question, TaskService, change_in_words, choice_at
+from ensue.serve.tasks import NOT_CAUSES, NUM_EXAMPLES, Kind, Question, TaskService, change_in_words, choice_at
 from ensue.tasks import CLASSIFY
 from ensue.tasks.classify.predictor import ClassifyPredictor
 
@@ -21,7 +21,7 @@ WORDS = 200
 REVIEW: dict[str, object] = {"texts": ["a fine film"]}
 
 
-def _draw(predictor: ClassifyPredictor, kind: FigureKind, question: Question) -> tuple[go.Figure, str]:
+def _draw(predictor: ClassifyPredictor, kind: Kind, question: Question) -> tuple[go.Figure, str]:
     """Draw the graph of the words."""
     (explanation,) = predictor.explain([cast(Text, question.record)], kind.k)
     choice = choice_at(explanation.answer.choices, kind.choice)

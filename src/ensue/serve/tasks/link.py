@@ -15,7 +15,7 @@ from ensue.data.posts.dataset import Articles, Posts
 from ensue.errors import DataError
 from ensue.records import Article, Post
 from ensue.serve.bodies import Bodies, Limit, Limits, Update, too_long
-from ensue.serve.tasks import NUM_EXAMPLES, FigureKind, Question, TaskService, change_in_words, choice_at
+from ensue.serve.tasks import NUM_EXAMPLES, Kind, Question, TaskService, change_in_words, choice_at
 from ensue.tasks import LINK
 from ensue.tasks.link.answers import explanation
 from ensue.tasks.link.predictor import LinkPredictor
@@ -58,7 +58,7 @@ class UpdateLinks(Update):
         return not self.records and not self.articles
 
 
-def _draw(predictor: LinkPredictor, kind: FigureKind, question: Question) -> tuple[go.Figure, str]:
+def _draw(predictor: LinkPredictor, kind: Kind, question: Question) -> tuple[go.Figure, str]:
     """Draw the drop of the article's score without each word of the post."""
     post = cast(Post, question.record)
     (answer,) = predictor.predict([post], kind.k)

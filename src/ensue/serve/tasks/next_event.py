@@ -25,7 +25,6 @@ from ensue.serve.lists import ListStore
 from ensue.serve.tasks import (
     NOT_CAUSES,
     NUM_EXAMPLES,
-    FigureKind,
     Kind,
     Preparation,
     Question,
@@ -62,7 +61,7 @@ def _item_rows(limits: Limits, kind: object) -> object:
                 raise too_long(f"items[{number}]", size, "characters", max_characters, "an item", "article_characters")
         return items
 
-    rows = Annotated[list[dict[str, Cell]], Field(max_length=limits.settings.learned)]
+    rows = Annotated[list[dict[str, Cell]], Field(max_length=limits.settings.update_records)]
     return Annotated[rows, AfterValidator(require_short)]
 
 
@@ -177,7 +176,7 @@ def _predict(predictor: NextPredictor, kind: Kind, questions: Sequence[Question]
     return [answers[row] for row in range(len(questions))]
 
 
-def _draw(predictor: NextPredictor, kind: FigureKind, question: Question) -> tuple[go.Figure, str]:
+def _draw(predictor: NextPredictor, kind: Kind, question: Question) -> tuple[go.Figure, str]:
     """Draw the weights between the events where there are any, else how much the answer attended to each."""
     history = cast(History, question.record)
     (explanation,) = predictor.explain([history], kind.k)

@@ -25,7 +25,6 @@ from ensue.serve.lists import ListStore
 from ensue.serve.tasks import (
     NOT_CAUSES,
     NUM_EXAMPLES,
-    FigureKind,
     Kind,
     Question,
     TaskService,
@@ -140,7 +139,7 @@ def _predict(predictor: SuggestPredictor, kind: Kind, questions: Sequence[Questi
     return predictor.predict(sessions, kind.k, evidence=kind.evidence, prefix=prefixes)
 
 
-def _draw(predictor: SuggestPredictor, kind: FigureKind, question: Question) -> tuple[go.Figure, str]:
+def _draw(predictor: SuggestPredictor, kind: Kind, question: Question) -> tuple[go.Figure, str]:
     """Draw the words of the session that the choice attended to, or the queries that were counted for it."""
     (answer,) = _predict(predictor, Kind("predict", kind.k), [question])
     choice = choice_at(answer.choices, kind.choice)

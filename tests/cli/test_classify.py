@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from ensue import TextClassifier
+from ensue.store import versions
 from tests.cli.conftest import Ensue, Logs, Ran, listed, run
 from tests.cli.test_cli import only_json
 from tests.test_figures import fetches
@@ -268,16 +269,15 @@ def test_an_update_is_learned_and_can_be_taken_back(ensue: Ensue, files: Files, 
     before = (folder / "model.safetensors").read_bytes()
     new = write(tmp_path / "new.tsv", [("no", "dreadful w1"), ("yes", "splendid w2")])
     ran = ensue("update", folder, new)
-    assert (ran.code, ran.out) == (0, "")
-    assert ran.lines[1].startswith("accuracy on 10 remembered examples: 1.000 -> ")
-    assert ran.lines[2:] == [
-        f"{folder}: trained on 2 texts; version 2 is active, `ensue update {folder} --rollback` restores version 1"
-    ]
+    assert ran.code == 0
+    (row,) = [line.split() for line in ran.out.splitlines() if "remembered" in line]
+    assert row[1:8:2] == ["remembered", "10", "accuracy", "100.00"]
+    assert ran.out.endswith("accepted: version 2 is active\n")
     assert json.loads((folder / "settings.json").read_text())["facts"]["texts"] == 102
     assert only_json(ensue("predict", folder, "--json", stdin="splendid\n").out)["in_vocabulary"] == 1
     ran = ensue("update", folder, new, "--json", "--no-test")
     found = only_json(ran.out)
-    assert (found["texts"], found["version"], found["slices"], found["kept"]) == (2, 3, [], [1, 2])
+    assert (found["version"], found["slices"], versions.kept(folder)) == (3, [], [1, 2])
     assert ensue("update", folder, "--rollback", "1").code == 0
     assert (folder / "model.safetensors").read_bytes() == before
 
@@ -288,13 +288,12 @@ def test_poisoned_labels_are_refused(ensue: Ensue, files: Files, tmp_path: Path)
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     new = write(tmp_path / "new.tsv", [({"yes": "no", "no": "yes"}[label], text) for label, text in rows(400, 5)])
     ran = ensue("update", folder, new)
-    assert (ran.code, ran.out) == (1, "")
+    assert ran.code == 1 and "accepted" not in ran.out
     assert ran.lines[-1].startswith(f"{folder}: refused: accuracy on the remembered slice changed by -")
     assert ran.lines[-1].endswith(" %, more than --max-drop 0.05 allows; version 1 stays active")
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
     ran = ensue("update", folder, new, "--no-test")
-    assert ran.code == 0
-    assert ran.lines[-1] == "warning: the update was not tested (--no-test); score it with `ensue evaluate`"
+    assert (ran.code, ran.out) == (0, "accepted: version 2 is active; it was not tested\n")
 
 
 def test_poisoned_labels_of_a_model_that_remembers_no_texts_are_warned_of(

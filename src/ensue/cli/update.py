@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from ensue.cli import display, tasks
 from ensue.cli.options import ITEMS, TABLES, Folder, Json, Own, Reading, present, reads
 from ensue.errors import SettingError
-from ensue.lines import plural
 from ensue.store.versions import current, kept
-
-if TYPE_CHECKING:
-    from ensue.refresh import Refreshed
 
 
 @reads(*TABLES, "articles", *ITEMS)
@@ -46,57 +42,30 @@ def update(
     reading = reading.like(folder)
     from ensue import refresh  # torch
 
-    # Filled by the reader below, which runs after the folder is locked.
-    counts: dict[str, int] = {}
-
-    def read_new(predictor: Any) -> Any:
-        data, new_counts = command.read_update(source, reading, predictor)
-        counts.update(new_counts)
-        return data
-
-    # Items alone are added without a test, as there are no new examples.
-    tolerance = None if no_test or source is None else max_drop
-    result = refresh.refresh(folder, read_new, max_drop=tolerance, keep=keep_versions, follow=display.training)
-    versions = kept(folder)
+    # Records are read by what the active model was trained on, once the folder is locked.
+    result = refresh.refresh(
+        folder,
+        lambda predictor: command.read_update(source, reading, predictor),
+        # Items alone are added without a test, as there are no new examples.
+        max_drop=None if no_test or source is None else max_drop,
+        keep=keep_versions,
+        follow=display.training,
+    )
     if json:
-        stored = {"kept": versions} if counts else {}
-        display.print_json({"folder": str(folder), **counts, **result.to_dict(), **stored})
-    elif counts:
-        for tested in result.slices:
-            change = f"{tested.before:.3f} -> {tested.after:.3f} ({100 * tested.change:+.1f} %)"
-            display.log(f"{tested.label} on {tested.targets:,} {tested.name} examples: {change}")
+        display.print_json({"folder": str(folder), **result.to_dict()})
     else:
-        _show_table(result)
+        if result.slices:
+            display.table(result.heads, result.rows(), title="old and new model, metrics in %")
+        if result.held:
+            display.line(f"newest: {result.held} of the new log, held out from training for this test")
+        if result.accepted:
+            display.line(result.verdict)
     if not result.accepted:
         display.log(f"{folder}: {result.verdict}")
         raise typer.Exit(1)
-    restore = f"`ensue update {folder} --rollback` restores version {former}"
-    if counts and not json:
-        hint = restore if former in versions else "no former version is stored"
-        records = ", ".join(plural(count, name.replace("_", " ").removesuffix("s")) for name, count in counts.items())
-        display.log(f"{folder}: trained on {records}; version {result.version} is active, {hint}")
-        if no_test:
-            display.log("warning: the update was not tested (--no-test); score it with `ensue evaluate`")
     if result.warning:
+        restore = f"`ensue update {folder} --rollback` restores version {former}"
         display.log(f"warning: {result.warning}; {restore}")
-
-
-def _show_table(result: Refreshed) -> None:
-    """Print the metrics of the old and the new model on each slice that the update was tested on."""
-    rows = []
-    for tested in result.slices:
-        metrics = [f"{100 * model[metric]:.2f}" for metric in ("mrr", "hit@20") for model in (tested.old, tested.new)]
-        baseline = f"{100 * tested.counting['mrr']:.2f} ({tested.best_baseline})"
-        rows.append(
-            (tested.name, f"{tested.targets:,}", *metrics[:2], f"{100 * tested.change:+.1f} %", *metrics[2:], baseline)
-        )
-    heads = ("slice", "targets", "old MRR", "new MRR", "change", "old HR@20", "new HR@20", "best baseline MRR")
-    if rows:
-        display.table(heads, rows, title="full ranking, metrics in %")
-    if result.held:
-        display.line(f"newest: {result.held} of the new log, held out from training for this test")
-    if result.accepted:
-        display.line(result.verdict)
 
 
 def _roll_back(folder: Path, number: str | None, json: bool) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 from ensue.errors import SettingError
 from ensue.evaluation.comparison import Data
 from ensue.learning.state import AnyState
+from ensue.metrics import label
 from ensue.predictor import load
 from ensue.refresh.slices import NEWEST, Ask, Learn, Slice
 from ensue.store import versions
@@ -48,6 +49,24 @@ class Refreshed:
         result = asdict(self)
         result["slices"] = [{**asdict(tested), "change": tested.change} for tested in self.slices]
         return {**result, "verdict": self.verdict, "warning": self.warning}
+
+    @property
+    def heads(self) -> tuple[str, ...]:
+        """Heads of the table of the test; the last column is of tasks whose models have baselines."""
+        heads = ("slice", "examples", "metric", "old", "new", "change", "best baseline")
+        return heads if any(tested.best_baseline for tested in self.slices) else heads[:-1]
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """Return a row per slice and metric, in %; the change is of the metric that decides."""
+        rows = []
+        for tested in self.slices:
+            for name, old in tested.old.items():
+                change = f"{100 * tested.change:+.1f} %" if name == tested.figure else ""
+                cells = [tested.name, f"{tested.targets:,}", label(name), f"{100 * old:.2f}"]
+                cells += [f"{100 * tested.new[name]:.2f}", change]
+                cells += [f"{100 * tested.counting[name]:.2f} ({tested.best_baseline})"] if tested.counting else []
+                rows.append(tuple(cells))
+        return rows
 
     @property
     def falls(self) -> bool:
@@ -150,17 +169,8 @@ def card(predictor: AnyState, result: Refreshed) -> str:
     """Return the text of ``CARD.md`` after an update."""
     if not result.slices:
         return predictor.card()
-    has_baselines = any(tested.best_baseline for tested in result.slices)
-    heads = ["slice", "targets", "figure", "old", "new", "change"]
-    if has_baselines:
-        heads += ["best baseline", "its metric"]
-    lines = ["## The latest update", "", f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
-    for tested in result.slices:
-        row = [tested.name, f"{tested.targets:,}", tested.label, f"{tested.before:.4f}", f"{tested.after:.4f}"]
-        row.append(f"{100 * tested.change:+.1f} %")
-        if has_baselines:
-            row += [tested.best_baseline, f"{tested.counting[tested.figure]:.4f}"]
-        lines.append(f"| {' | '.join(row)} |")
+    lines = ["## The latest update", "", "Metrics of the old and the new model in %.", ""]
+    lines += [f"| {' | '.join(cells)} |" for cells in (result.heads, ["---"] * len(result.heads), *result.rows())]
     if result.held:
         lines += ["", f"Full ranking; the newest slice is {result.held} of the new log, trained on after the test."]
     return "\n".join([predictor.card(), *lines, ""])

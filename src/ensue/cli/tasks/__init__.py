@@ -50,11 +50,8 @@ class TaskCommands(Protocol):
     def read(self, path: Path, reading: Reading) -> tuple[Any, DataSchema]:
         """Return the data of a file and how later files of its model are to be read, after logging how it was read."""
 
-    def read_update(self, path: Any, reading: Reading, predictor: Any) -> tuple[Any, dict[str, int]]:
-        """Return new data that fits the model, and how much of what it holds.
-
-        The counts are empty where the test of an update is shown as a table. ``path`` is ``None`` for a table of items.
-        """
+    def read_update(self, path: Any, reading: Reading, predictor: Any) -> Any:
+        """Return new data that fits the model; ``path`` is ``None`` for a table of items."""
 
     def read_people(self, path: Path, reading: Reading, users: Sequence[str], column: str) -> object:
         """Return the records of a file for :func:`ensue.refresh.forget.forget`, by the column that names people."""

@@ -200,8 +200,8 @@ def show_attention(explanation: TextExplanation) -> None:
         display.console().print(Styled.assemble("  ", Styled("  ").join(words)))
 
 
-def read_update(path: Path, reading: Reading, predictor: ClassifyPredictor) -> tuple[Texts, dict[str, int]]:
-    """Return new texts that fit the model, and their number."""
+def read_update(path: Path, reading: Reading, predictor: ClassifyPredictor) -> Texts:
+    """Return new texts that fit the model."""
     data, _ = read(path, reading)
     require(data, path, predictor)
-    return data, {"texts": len(data)}
+    return data

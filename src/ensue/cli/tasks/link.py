@@ -163,7 +163,6 @@ def show_attention(explanation: LinkExplanation) -> None:
         display.line(f"  {cosine:.2f}  {display.shorten(sentence)}")
 
 
-def read_update(path: Path, reading: Reading, predictor: LinkPredictor) -> tuple[Corpus, dict[str, int]]:
-    """Return new articles and posts, and their numbers."""
-    data, _ = read(path, reading)
-    return data, {"new_articles": len(predictor.article_index.joined(data.articles)[2]), "posts": len(data)}
+def read_update(path: Path, reading: Reading, predictor: LinkPredictor) -> Corpus:
+    """Return new articles and posts."""
+    return read(path, reading)[0]

@@ -171,15 +171,15 @@ def show_attention(explanation: Explanation) -> None:
         display.table(heads, rows, wraps=heads[:2], title="attention weights (not causes)")
 
 
-def read_update(path: Path | None, reading: Reading, predictor: NextPredictor) -> tuple[Histories, dict[str, int]]:
-    """Return new histories, new items, or both; no counts, as the test of an update is shown as a table."""
+def read_update(path: Path | None, reading: Reading, predictor: NextPredictor) -> Histories:
+    """Return new histories, new items, or both."""
     data = Histories.of([])
     if path is not None:
         require_weights(path, reading.schema)
         data, _ = _read(path, reading)
         _warn_of_unknown(data, predictor)
     model_items = predictor.known_items
-    return _with_items(data, reading, None if model_items is None else model_items.items), {}
+    return _with_items(data, reading, None if model_items is None else model_items.items)
 
 
 def _with_items(data: Histories, reading: Reading, model_items: Items | None = None) -> Histories:

@@ -159,8 +159,8 @@ def show_attention(explanation: QueryExplanation) -> None:
         display.table(heads, rows, wraps=heads, title="attention weights (not causes)")
 
 
-def read_update(path: Path, reading: Reading, predictor: SuggestPredictor) -> tuple[Queries, dict[str, int]]:
-    """Return new sessions that fit the model, and their number."""
+def read_update(path: Path, reading: Reading, predictor: SuggestPredictor) -> Queries:
+    """Return new sessions that fit the model."""
     data, _ = read(path, reading)
     require(data, path)
-    return data, {"sessions": len(data)}
+    return data

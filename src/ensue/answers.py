@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from itertools import repeat
-from typing import Protocol
 
 from ensue.lines import line_of, printable
 
@@ -80,18 +79,6 @@ def choices_of(
     return choices
 
 
-class ScoredValue(Protocol):
-    """A value with a score."""
-
-    @property
-    def value(self) -> str:
-        """The item, query, label, article or post."""
-
-    @property
-    def score(self) -> float:
-        """The number that orders choices, larger first."""
-
-
 @dataclass(frozen=True, slots=True, repr=False)
 class Choices(Line):
     """Choices for one query: one line as text, a table in a notebook.
@@ -100,7 +87,7 @@ class Choices(Line):
     """
 
     id: str = field(default="", kw_only=True)
-    choices: Sequence[ScoredValue]
+    choices: Sequence[Choice | Link]
     in_vocabulary: int = 0
     events: int = 0
 

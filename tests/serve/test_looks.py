@@ -237,7 +237,7 @@ def test_a_log_that_cannot_be_written_holds_nothing_up(monkeypatch: pytest.Monke
             raise BrokenPipeError
 
     async def log_request() -> None:
-        log.request(method="GET", route="/", status=200, seconds=0.1, records=0)
+        log.entry(method="GET", route="/", status=200)
 
     log = ServiceLog(Gone())
     log.event("swapped")

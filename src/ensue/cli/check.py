@@ -28,7 +28,7 @@ def check(
 ) -> None:
     """Show how a file is read, and problems in it."""
     data = reading.data(data)
-    file_task = tasks.require(task, context) if task else tasks.of_file(data, reading, context)
+    file_task = tasks.of_file(data, reading, task, context)
     reading = replace(reading, missing=reading.missing or "report")
     arguments = tasks.commands_of(file_task).read_for_check(data, compare_to or [], reading)
     findings: CheckFindings = file_task.module("check").check(*arguments)

@@ -201,10 +201,7 @@ def _score_variants(command: tasks.TaskCommands, paths: Sequence[Path], options:
     Raises:
         SettingError: an option that only rankings have, or no file of shown lists.
     """
-    defaults = Scoring()
-    for option in ("protocol", "unknown", "diversify", "max_per", "pairwise", "output", "per_example"):
-        if getattr(options, option) != getattr(defaults, option):
-            raise SettingError(f"--{option.replace('_', '-')} has no meaning with --by variant; use --json for a file")
+    _require_defaults(options, "--by variant", "protocol", "unknown")
     from ensue.evaluation.ab_tests import evaluate_experiments
 
     *shown, clicks_path = paths
@@ -220,6 +217,17 @@ def _score_variants(command: tasks.TaskCommands, paths: Sequence[Path], options:
         return
     for experiment in experiments:
         results.show_experiment(experiment)
+
+
+def _require_defaults(options: Scoring, mode: str, *names: str) -> None:
+    """Refuse options that mean nothing in a mode: those of other tables, and some more.
+
+    Raises:
+        SettingError: naming the option.
+    """
+    for name in (*names, "diversify", "max_per", "pairwise", "output", "per_example"):
+        if getattr(options, name) != getattr(Scoring, name):
+            raise SettingError(f"--{name.replace('_', '-')} has no meaning with {mode}; use --json for a file")
 
 
 def _cutoffs(options: Scoring) -> list[int]:
@@ -243,11 +251,7 @@ def _evaluate_off_policy(command: tasks.TaskCommands, folder: Path, path: Path, 
     Raises:
         SettingError: an option of another evaluation.
     """
-    defaults = Scoring()
-    for option in ("protocol", "unknown", "cutoffs", "diversify", "max_per", "pairwise", "output", "per_example"):
-        if getattr(options, option) != getattr(defaults, option):
-            name = f"--{option.replace('_', '-')}"
-            raise SettingError(f"{name}: --off-policy prints a table or --json; remove {name}")
+    _require_defaults(options, "--off-policy", "protocol", "unknown", "cutoffs")
     from ensue.evaluation import off_policy  # torch
 
     log, _ = command.read(path, replace(options.like(folder), logged=True))

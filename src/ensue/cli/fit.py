@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
@@ -26,6 +25,7 @@ from ensue.cli.options import (
     Set,
     TaskName,
     Validation,
+    exit_code,
     reads,
     settings_of,
 )
@@ -35,7 +35,7 @@ from ensue.registry import require_model, require_settings
 from ensue.store import versions
 from ensue.store.folder import require_writable
 from ensue.store.swap import only_writer, sweep
-from ensue.training.report import Interruption, signals_heard, whole_steps
+from ensue.training.report import signals_heard, whole_steps
 
 
 @reads(*TABLES, *LINKED, *ITEMS)
@@ -157,4 +157,4 @@ def _until_stopped(checkpoint: Path, resume: bool) -> Iterator[None]:
             hint = "stopped; the same command with --resume continues from the last checkpoint"
             with suppress(OSError):  # the terminal has gone
                 display.log(hint if resumable else "stopped before the first checkpoint; nothing is stored")
-        raise typer.Exit(128 + (stop.number if isinstance(stop, Interruption) else signal.SIGINT)) from None
+        raise typer.Exit(exit_code(stop)) from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -21,6 +22,7 @@ from ensue.errors import DataError, SettingError
 from ensue.registry import add_named, require_task
 from ensue.settings import parse
 from ensue.store.folder import schema_of
+from ensue.training.report import Interruption
 
 TABLE_FORMATS = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
 """Endings of a file of answers."""
@@ -358,6 +360,11 @@ def limits_of(pairs: list[str]) -> dict[str, int]:
         if not number.isdecimal():
             raise SettingError(f"--max-per {name}={number}: give a whole number, such as {name}=2")
     return {name: int(number) for name, number in limits.items()}
+
+
+def exit_code(stop: KeyboardInterrupt) -> int:
+    """Return the exit code of a command that a signal has stopped."""
+    return 128 + (stop.number if isinstance(stop, Interruption) else signal.SIGINT)
 
 
 def names_of(text: str) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import time
 from contextlib import suppress
 from dataclasses import asdict
@@ -12,10 +11,10 @@ from typing import Annotated, Any
 import typer
 
 from ensue.cli import display
-from ensue.cli.options import Json, Reading, all_present, reads
+from ensue.cli.options import Json, Reading, all_present, exit_code, reads
 from ensue.errors import SettingError
 from ensue.lines import plural
-from ensue.training.report import Interruption, signals_heard
+from ensue.training.report import signals_heard
 
 _LOG_INTERVAL = 10.0
 """Seconds between messages within one step."""
@@ -64,7 +63,7 @@ def prepare(
     except KeyboardInterrupt as stop:
         with suppress(OSError):  # the terminal has gone
             display.log("stopped; run the same command again to continue")
-        raise typer.Exit(128 + (stop.number if isinstance(stop, Interruption) else signal.SIGINT)) from None
+        raise typer.Exit(exit_code(stop)) from None
     if share and json:
         display.print_json({"folder": str(folder), "events": num_events})
     elif share:

@@ -33,7 +33,7 @@ def split(
 ) -> None:
     """Split a file into training and test data."""
     path = reading.data(data)
-    file_task = tasks.require(task, context) if task else tasks.of_file(path, reading, context)
+    file_task = tasks.of_file(path, reading, task, context)
     if existing := [*output.glob("train.*"), *output.glob("test.*")]:
         raise SettingError(f"{min(existing)}: exists already; name another folder with --output")
     from ensue.data import test_split  # polars

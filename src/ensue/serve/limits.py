@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import resource
 import socket
 import time
 from collections import Counter
@@ -335,10 +336,6 @@ class Server(uvicorn.Server):
 
 def raise_file_limit(connections: int) -> int:
     """Let this process open as many files as it may; returns how many connections that leaves room for."""
-    try:
-        import resource
-    except ImportError:  # a system without such limits
-        return connections
     # Each connection is an open file; beyond the limit none can be accepted.
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     num_files = connections + OTHER_FILES
@@ -450,8 +447,10 @@ class Guard:
             route = route_of(scope)
             method = scope["method"] if scope["method"] in ("GET", "HEAD", "POST") else "other"
             self._metrics.request(method=method, route=route, status=status, seconds=seconds)
-            counts = {"records": scope.get(RECORDS, 0), "variants": scope.get(VARIANTS, {})}
-            self._log.request(method=method, route=route, status=status, seconds=seconds, **counts)
+            # The template of the route, so that nothing of the address itself is kept.
+            fields = {"method": method, "route": route, "status": status, "ms": round(1000 * seconds, 2)}
+            variants = {"variants": scope[VARIANTS]} if VARIANTS in scope else {}
+            self._log.entry(**fields, records=scope.get(RECORDS, 0), **variants)
 
     def _require(self, scope: Scope) -> None:
         """Refuse a request by its host, its origin or its token.

@@ -16,11 +16,10 @@ import re
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import UTC, date, datetime
 from pathlib import Path
-from types import MappingProxyType
 from typing import TextIO
 
 import numpy as np
@@ -44,24 +43,6 @@ class ServiceLog:
         self._stream = stream
         self._lock = threading.Lock()
         self._lines: list[str] = []
-
-    def request(
-        self,
-        *,
-        method: str,
-        route: str,
-        status: int,
-        seconds: float,
-        records: int,
-        variants: Mapping[str, int] = MappingProxyType({}),
-    ) -> None:
-        """Write one line per request; ``route`` is the template, so that nothing of the address itself is kept.
-
-        ``variants`` are numbers of records by variant of an experiment.
-        """
-        milliseconds = round(1000 * seconds, 2)
-        fields = {"method": method, "route": route, "status": status, "ms": milliseconds, "records": records}
-        self.entry(**fields, **({"variants": variants} if variants else {}))
 
     def entry(self, **fields: object) -> None:
         """Write a line.

@@ -67,7 +67,7 @@ def run_apart(
             stdin=subprocess.PIPE,
             stdout=report,
             stderr=subprocess.DEVNULL,
-            env=environment(),
+            env=_environment(),
         )
         assert process.stdin is not None
         deadline = time.monotonic() + seconds
@@ -120,7 +120,7 @@ def prove_apart(folder: Path, seconds: float, wait: Callable[[], bool] = _pause)
         raise ModelFolderError(report["error"])
 
 
-def environment() -> dict[str, str]:
+def _environment() -> dict[str, str]:
     """Return the environment of a process that a model may run in: one thread, and none of the service's tokens."""
     public = {name: value for name, value in os.environ.items() if name not in ("ENSUE_TOKEN", "ENSUE_UPDATE_TOKEN")}
     return {**public, "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}

@@ -116,18 +116,20 @@ def of_folder(folder: Path, context: typer.Context | None = None) -> Task:
     return require(task_of(folder), context)
 
 
-def of_file(path: Path, reading: Reading, context: typer.Context | None = None) -> Task:
-    """Return the task that a file is for.
+def of_file(path: Path, reading: Reading, task: str, context: typer.Context) -> Task:
+    """Return the task that is named, else the one that a file is for.
 
     Raises:
         DataError: a file that cannot be read.
         SettingError: an option of another task.
     """
+    if task:
+        return require(task, context)
     from ensue.data.kinds import kind_of
 
     articles = bool(reading.articles or reading.queries or reading.qrels)
     kind = kind_of(path, reading.roles, phrases=reading.phrases, articles=articles, **reading.opening)
-    return require(next(name for name, task in TASKS.items() if kind in task.kinds), context)
+    return require(next(name for name, row in TASKS.items() if kind in row.kinds), context)
 
 
 def stdin_lines() -> Iterator[tuple[int, str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
+from itertools import chain
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -132,28 +133,24 @@ def read_records(source: str, reading: Reading, predictor: ClassifyPredictor) ->
 
 def _of_lines(lines: Iterable[tuple[int, str]], source: str, paired: bool) -> Iterator[Text]:
     """JSON Lines if the first line that is not empty opens a bracket; else every line is a text, an empty one too."""
-    is_json, blanks = None, 0
-    for number, line in lines:
+    numbered = iter(lines)
+    leading = []
+    for number, line in numbered:
+        leading.append((number, line))
+        if line.strip():
+            break
+    is_json = bool(leading) and leading[-1][1].lstrip().startswith("{")
+    for number, line in chain(leading, numbered):
         text = line.rstrip("\r\n")
-        if is_json is None:
-            if not text.strip():
-                blanks += 1
-                continue
-            is_json = text.lstrip().startswith("{")
-            yield from (_plain("", f"{source}, line {blank}", paired) for blank in range(1, blanks * (not is_json) + 1))
+        location = f"{source}, line {number}"
         if not is_json:
-            yield _plain(text, f"{source}, line {number}", paired)
+            yield _plain(text, location, paired)
         elif text.strip():
-            record = Text.from_json(text, f"{source}, line {number}")
+            record = Text.from_json(text, location)
             if (len(record.texts) == 2) != paired:
-                kinds = ("single texts", "pairs") if not paired else ("pairs", "single texts")
-                raise DataError(
-                    f"{source}, line {number}: {plural(len(record.texts), 'text')}, but the model was trained on "
-                    f"{kinds[0]}"
-                )
+                kind = "pairs" if paired else "single texts"
+                raise DataError(f"{location}: {plural(len(record.texts), 'text')}, but the model was trained on {kind}")
             yield record
-    if is_json is None:
-        yield from (_plain("", f"{source}, line {blank}", paired) for blank in range(1, blanks + 1))
 
 
 def _plain(line: str, location: str, paired: bool) -> Text:

@@ -173,5 +173,5 @@ def quantised(data: bytes) -> bytes:
 def _other_products(data: bytes) -> list[str]:
     """Return the names of products by a constant that is no matrix, which onnxruntime cannot compute in 8 bits."""
     graph = onnx.load_from_string(data).graph
-    others = {tensor.name for tensor in graph.initializer if len(tensor.dims) != 2}
-    return [node.name for node in graph.node if node.op_type == "MatMul" and not others.isdisjoint(node.input)]
+    tensors = {tensor.name for tensor in graph.initializer if len(tensor.dims) != 2}
+    return [node.name for node in graph.node if node.op_type == "MatMul" and not tensors.isdisjoint(node.input)]

@@ -140,12 +140,12 @@ def beta_probability(x: float, a: float, b: float) -> float:
     while True:
         even = step * (b - step) * x / ((a + 2 * step - 1) * (a + 2 * step))
         odd = -(a + step) * (a + b + step) * x / ((a + 2 * step) * (a + 2 * step + 1))
-        before = fraction
+        previous = fraction
         for coefficient in (even, odd):
             denominators = 1 / ((1 + coefficient * denominators) or tiny)
             numerators = (1 + coefficient / numerators) or tiny
             fraction *= numerators * denominators
-        if abs(fraction - before) <= 1e-15 * abs(fraction) or step > 100_000:
+        if abs(fraction - previous) <= 1e-15 * abs(fraction) or step > 100_000:
             return factor * fraction
         step += 1
 

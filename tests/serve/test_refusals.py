@@ -17,8 +17,15 @@ JSON = {"content-type": "application/json"}
 @pytest.fixture(scope="module")
 def small(fitted: Path) -> Iterator[Running]:
     """Low limits."""
-    limits: dict[str, Any] = {"body_bytes": 2000, "records": 3, "explained": 2, "history": 5, "depth": 6, "most": 7}
-    limits |= {"words": 9, "explained_words": 4, "characters": 60, "value_characters": 8, "prefix": 3, "parts": 1000}
+    limits: dict[str, Any] = {"body_bytes": 2000, "records": 3, "explained": 2, "history": 5, "depth": 6, "max_k": 7}
+    limits |= {
+        "words": 9,
+        "explained_words": 4,
+        "characters": 60,
+        "value_characters": 8,
+        "prefix": 3,
+        "body_values": 1000,
+    }
     with running({name: fitted / name for name in ("clicks", "mood", "searches", "links")}, **limits) as found:
         yield found
 

@@ -21,7 +21,7 @@ from ensue.cli.options import (
     Data,
     Folder,
     MinUsers,
-    Own,
+    OwnModel,
     Reading,
     Scoring,
     Set,
@@ -61,7 +61,9 @@ TABLE_FORMATS = (".csv", ".md", ".tex", ".json")
 
 
 @reads(*SCORING, "off_policy", *TABLES, *LINKED)
-def evaluate(context: typer.Context, folder: Folder, data: Data = None, model: Own = "", *, options: Scoring) -> None:
+def evaluate(
+    context: typer.Context, folder: Folder, data: Data = None, model: OwnModel = "", *, options: Scoring
+) -> None:
     """Score a model on test data, next to the baselines.
 
     The table is also written to CARD.md in the model folder.

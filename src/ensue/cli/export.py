@@ -9,14 +9,14 @@ from typing import Annotated
 import typer
 
 from ensue.cli import display
-from ensue.cli.options import Folder, Json, Own
+from ensue.cli.options import Folder, Json, OwnModel
 from ensue.store.folder import require_writable
 
 
 def export(
     folder: Folder,
     onnx: Annotated[Path, typer.Option("--onnx", help="folder to write, with the network as ONNX", show_default=False)],
-    model: Own = "",
+    model: OwnModel = "",
     *,
     int8: Annotated[bool, typer.Option("--int8", help="store the network's matrices in 8 bits")] = False,
     json: Json = False,

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ensue.cli import display, tasks
-from ensue.cli.options import Folder, Json, Own, Reading, present
+from ensue.cli.options import Folder, Json, OwnModel, Reading, present
 from ensue.errors import DataError, SettingError
 from ensue.lines import listed, plural
 
@@ -24,7 +24,7 @@ def forget(
     user_column: Annotated[
         str, typer.Option(help="column of user ids in RECORDS; of JSON also a path: user.name")
     ] = "",
-    model: Own = "",
+    model: OwnModel = "",
     *,
     json: Json = False,
 ) -> None:

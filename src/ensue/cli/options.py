@@ -98,7 +98,7 @@ def _add_models(references: list[str] | None) -> list[str] | None:
     return references
 
 
-Own = Annotated[str, typer.Option("--model", callback=_add_model, help="FILE.py:CLASS of the folder's own model")]
+OwnModel = Annotated[str, typer.Option("--model", callback=_add_model, help="FILE.py:CLASS of the folder's own model")]
 OwnModels = Annotated[
     list[str] | None, typer.Option("--model", callback=_add_models, help="FILE.py:CLASS of your own model")
 ]

@@ -11,7 +11,7 @@ import typer
 
 from ensue.answers import Answer
 from ensue.cli import display, tasks
-from ensue.cli.options import TABLES, Folder, Json, Own, Reading, present, reads
+from ensue.cli.options import TABLES, Folder, Json, OwnModel, Reading, present, reads
 from ensue.cli.predict import items_of, seconds_of
 from ensue.errors import SettingError
 from ensue.predictor import load
@@ -40,7 +40,7 @@ def similar(
         list[str] | None, typer.Option("--filter", help="'price < 50' by column of the items; repeatable")
     ] = None,
     now: Annotated[str, typer.Option(help="time that 'within 7 d' counts from [default: the clock]")] = "",
-    model: Own = "",
+    model: OwnModel = "",
     *,
     json: Json = False,
     reading: Reading,
@@ -87,8 +87,8 @@ def _similar_sessions(
     searched = None if among is None else list(command.read_records(str(among), reading, predictor).records)
     for record, neighbours in zip(records, predictor.similar_sessions(records, searched, k), strict=True):
         if json:
-            found = {"id": record.id, "sessions": [asdict(neighbour) for neighbour in neighbours]}
-            display.print_json_line(dumps(found, ensure_ascii=False))
+            line = {"id": record.id, "sessions": [asdict(neighbour) for neighbour in neighbours]}
+            display.print_json_line(dumps(line, ensure_ascii=False))
             continue
         if record.id:
             display.line(display.one_line(record.id))

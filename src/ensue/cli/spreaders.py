@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from ensue.cli import display, tasks
-from ensue.cli.options import TABLES, Data, Json, Own, Reading, Seed, reads, require_output
+from ensue.cli.options import TABLES, Data, Json, OwnModel, Reading, Seed, reads, require_output
 from ensue.errors import DataError, SettingError
 from ensue.lines import plural
 from ensue.predictor import load
@@ -37,7 +37,7 @@ def spreaders(
         Path | None, typer.Option("--output", "-o", help="write the table: .csv, .tsv, .jsonl, .parquet")
     ] = None,
     html: Annotated[Path | None, typer.Option(help="plot the users to this page")] = None,
-    model: Own = "",
+    model: OwnModel = "",
     seed: Seed = 0,
     *,
     json: Json = False,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ensue.cli import display
-from ensue.cli.options import Folder, Json, Own
+from ensue.cli.options import Folder, Json, OwnModel
 from ensue.errors import DataError, FolderInUseError, SettingError
 from ensue.lines import plural, without_credentials
 from ensue.registry import task_of
@@ -47,7 +47,7 @@ def stream(
     columns: Annotated[str, typer.Option(help="role=field, such as session=sid,item=iid,time=ts")] = "",
     events: Annotated[str, typer.Option(help="event types to read [default: as fitted]")] = "",
     time_unit: Annotated[str | None, typer.Option(help="s, ms, us, ns, h, days or iso")] = None,
-    model: Own = "",
+    model: OwnModel = "",
     json: Json = False,
 ) -> None:
     """Train on events as they arrive, each scored before it is trained on.

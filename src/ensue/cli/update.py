@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ensue.cli import display, tasks
-from ensue.cli.options import ITEMS, TABLES, Folder, Json, Own, Reading, present, reads
+from ensue.cli.options import ITEMS, TABLES, Folder, Json, OwnModel, Reading, present, reads
 from ensue.errors import SettingError
 from ensue.store.versions import current, kept
 
@@ -22,7 +22,7 @@ def update(
     no_test: Annotated[bool, typer.Option("--no-test", help="accept the update without a test")] = False,
     keep_versions: Annotated[int, typer.Option(help="former versions to keep in FOLDER.versions")] = 5,
     rollback: Annotated[bool, typer.Option("--rollback", help="restore the latest or the given version")] = False,
-    model: Own = "",
+    model: OwnModel = "",
     *,
     json: Json = False,
     reading: Reading,

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from ensue.cli import display, tasks
-from ensue.cli.options import TABLES, Data, Folder, Own, Reading, reads, require_output
+from ensue.cli.options import TABLES, Data, Folder, OwnModel, Reading, reads, require_output
 from ensue.lines import plural
 from ensue.predictor import load
 from ensue.store.folder import write_file
@@ -22,7 +22,7 @@ def vectors(
     data: Data = None,
     *,
     output: Annotated[Path, typer.Option("--output", "-o", help="file to write: .parquet")],
-    model: Own = "",
+    model: OwnModel = "",
     reading: Reading,
 ) -> None:
     """Write the vectors of a model's items, or of the records of DATA, as Parquet."""

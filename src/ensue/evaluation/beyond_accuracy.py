@@ -70,14 +70,14 @@ class RerankedItems:
         for event, candidates, values in zip(events.tolist(), pool, pool_scores, strict=True):
             num_permitted = int(np.count_nonzero(values > -np.inf))
             session = self._data.ids[self._starts[event] : event]
-            chosen = self._reranker.positions(candidates, values, session, k)
-            self.lists[event, : len(chosen)] = candidates[chosen]
+            positions = self._reranker.positions(candidates, values, session, k)
+            self.lists[event, : len(positions)] = candidates[positions]
             is_target = candidates[:num_permitted] == self._data.ids[event]
             (position,) = np.flatnonzero(is_target)[:1].tolist() or [num_permitted]
-            self._places[event] = 1 + chosen.index(position) if position in chosen else 0
-            self._num_behind[event] = sum(other > position for other in chosen)
+            self._places[event] = 1 + positions.index(position) if position in positions else 0
+            self._num_behind[event] = sum(other > position for other in positions)
             is_candidate = position < num_permitted
-            self._never[event] = self._has_limits and is_candidate and len(chosen) < k and position not in chosen
+            self._never[event] = self._has_limits and is_candidate and len(positions) < k and position not in positions
 
     def ranks(self, ranks: Floats) -> Floats:
         """Return (events,) the rank of each target in its list, or behind it, by its rank among all items."""

@@ -73,9 +73,10 @@ async def answer(
     """Return the line of JSON that the variant of each record answers."""
     if experiment.interleaved:
         everything = range(len(records))
-        both = [await ask(model, everything) for model in experiment.shares]
+        by_model = [await ask(model, everything) for model in experiment.shares]
         return [
-            _drafted(experiment, record, pair, k) for record, pair in zip(records, zip(*both, strict=True), strict=True)
+            _drafted(experiment, record, pair, k)
+            for record, pair in zip(records, zip(*by_model, strict=True), strict=True)
         ]
     lines = [""] * len(records)
     for variant in dict.fromkeys(variants):

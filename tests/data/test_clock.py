@@ -1,12 +1,14 @@
 """The unit of a column of times, by hand."""
 
 from datetime import UTC, datetime
+from pathlib import Path
 
 import polars as pl
 import pytest
 
 from ensue import DataError
 from ensue.data.clock import TimeOptions, format_time, read_clock
+from ensue.data.sequences import read
 
 
 def place(event: int) -> str:
@@ -104,3 +106,13 @@ def test_dates_that_nobody_can_tell(texts: list[str], message: str) -> None:
     with pytest.raises(DataError) as caught:
         read_clock(pl.Series("time", texts), "csv", place)
     assert str(caught.value) == message
+
+
+@pytest.mark.parametrize("separator", [",", ";"])
+def test_hour_and_minute_in_two_columns_are_one_time(tmp_path: Path, separator: str) -> None:
+    rows = ["session,item,date,hour,minute", "a,x,2023-11-14,13,5", "a,y,2023-11-14,13,50", "a,z,2023-11-14,13,7"]
+    path = tmp_path / "log.csv"
+    path.write_text("\n".join(rows).replace(",", separator) + "\n")
+    histories, understood = read(path)
+    assert histories.record(0).values == ("x", "z", "y")
+    assert understood.notes[0] == "time is the day 'date' plus 'hour', 'minute'"

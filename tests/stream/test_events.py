@@ -228,3 +228,21 @@ def test_stated_event_types_come_before_those_of_the_training_data() -> None:
     events, rejects = reader.read([json.dumps(record).encode() for record in records], ["", "", ""])
     assert events.values == ["buy"]
     assert rejects == [(2, "no field holds the event type; the fields are 'session', 'item', 'time'")]
+
+
+def test_a_day_with_its_hour_and_minute_or_milliseconds_is_one_time() -> None:
+    rows: list[dict[str, object]] = [
+        {"session": "a", "item": "x", "date": "2023-11-14", "hour": 13, "minute": minute} for minute in (5, 50)
+    ]
+    assert _times(rows) == [1_699_967_100.0, 1_699_969_800.0]
+    visits: list[dict[str, object]] = [
+        {"sessionId": 1, "itemId": 2, "timeframe": offset, "eventdate": "2016-05-09"} for offset in (1234, 99_000)
+    ]
+    assert _times(visits) == [1_462_752_001.234, 1_462_752_099.0]
+
+
+def _times(rows: list[dict[str, object]]) -> list[float]:
+    lines = [json.dumps(row).encode() for row in rows]
+    events, rejects = EventReader("stream").read(lines, ["line"] * len(lines))
+    assert not rejects
+    return events.times

@@ -31,11 +31,13 @@ import numpy as np
 import polars as pl
 
 from ensue.data.clock import BANDS, MILLISECONDS, SINCE_1970, UNITS, WORDS, in_seconds, named_unit
-from ensue.data.dates import has_year_last, join_days, parse_dates
+from ensue.data.dates import has_year_last, parse_dates
 from ensue.data.file_bytes import KEEP
 from ensue.data.ids import MISSING
 from ensue.data.schema import NO_SCHEMA, DataSchema, kind_weights
-from ensue.data.sequences.columns import CLOCK, KIND, KINDS, find_columns, named
+from ensue.data.sequences.columns import CLOCK, KIND, KINDS, PARTS, find_columns, named
+from ensue.data.sequences.sessions import with_clock
+from ensue.data.table import Table
 from ensue.errors import DataError, ModelFolderError, SettingError
 from ensue.lines import listed, one_line, quoted
 from ensue.records import History, normal_id
@@ -147,7 +149,7 @@ class EventReader:
         """
         columns, unit = state
         units, roles = (UNITS, {"session", "item", "time"}) if columns else (("", *UNITS), set[str]())
-        if columns.keys() - {CLOCK} != roles or unit not in units:
+        if columns.keys() - {CLOCK, *PARTS} != roles or unit not in units:
             raise ValueError("the reader's columns or unit are not known")
         self.columns = {} if self.stated_columns else dict(columns)
         self.unit = self.stated_unit or unit
@@ -165,7 +167,7 @@ class EventReader:
             try:
                 self._read(line, location, events)
                 events.lines.extend([number] * (len(events) - len(events.lines)))
-            except Reject as reason:
+            except (Reject, DataError) as reason:
                 rejects.append((number, str(reason)))
         return events, rejects
 
@@ -183,11 +185,10 @@ class EventReader:
         columns = self._roles(record)
         session, value = (self._id(record, columns[role], role) for role in ("session", "item"))
         if CLOCK in columns:
-            days, clocks = (
-                pl.Series(columns[role], [record.get(columns[role])], pl.String, strict=False)
-                for role in ("time", CLOCK)
-            )
-            record |= {columns["time"]: join_days(days, clocks)[0]}
+            cells = {role: [record.get(name)] for role, name in columns.items()}
+            frame = pl.DataFrame(cells, dict.fromkeys(cells, pl.String), strict=False)
+            joined = with_clock(Table("", frame, lambda _: "event", columns, ()))
+            record |= {columns["time"]: joined.frame["time"].cast(pl.String)[0]}
         seconds, unit = self._seconds(record, columns["time"])
         # The first id that is not empty.
         mark = next((_name(record, name, "id") for name in MARKS if record.get(name) not in (None, "")), "")
@@ -255,7 +256,7 @@ class EventReader:
             raise Reject(str(error).removeprefix(f"{self.source}: ")) from error
         if "time" not in fields:
             raise Reject(f"no field is recognised as the time; the fields are {listed(record)}")
-        return {role: fields[role] for role in ("session", "item", "time", CLOCK) if role in fields}
+        return {role: fields[role] for role in ("session", "item", "time", CLOCK, *PARTS) if role in fields}
 
     def _seconds(self, record: dict[str, object], name: str) -> tuple[float, str]:
         time = record.get(name)
@@ -306,16 +307,12 @@ def _name(record: dict[str, object], field: str, role: str) -> str:
     if value is None or value == "":
         raise Reject(f"field {quoted(field)} ({role}) is missing")
     try:
-        return _require_text(normal_id(value), field)
-    except DataError as error:
-        raise Reject(f"field {quoted(field)} ({role}): {error}") from error
-
-
-def _require_text(text: str, field: str) -> str:
-    try:
+        text = normal_id(value)
         text.encode()
     except UnicodeEncodeError as error:
         raise Reject(f"field {quoted(field)} holds half a character ({error.reason})") from error
+    except DataError as error:
+        raise Reject(f"field {quoted(field)} ({role}): {error}") from error
     return text
 
 

@@ -36,7 +36,7 @@ from ensue.data.layouts import Layout, has, recognise
 from ensue.data.posts.formats import export_of
 from ensue.data.posts.platforms import ACCOUNT, holds_searches, read_activities
 from ensue.data.schema import FoundColumns, Roles, name_table, plain_name, require_roles
-from ensue.data.sequences.columns import CLOCK, day_and_clock
+from ensue.data.sequences.columns import CLOCK, PARTS, day_and_clock
 from ensue.data.sequences.formats import read_histories
 from ensue.data.sequences.sessions import HISTORY, read_nested, with_clock
 from ensue.data.table import Table, names_of, read_object, read_table, sample_objects, sample_rows
@@ -66,7 +66,8 @@ _CONVERSATIONS = name_table("""
 """)
 _USERS = ("user", "human", "customer", "seeker", "usr")
 """Names of the speaker whose turns are queries."""
-_WORDS = _NAMES | {"session": (*_NAMES["session"], *_CONVERSATIONS["id"]), "time": TIME_NAMES, "clock": ()}
+_WORDS = _NAMES | {"session": (*_NAMES["session"], *_CONVERSATIONS["id"]), "time": TIME_NAMES}
+_WORDS |= dict.fromkeys((CLOCK, *PARTS), ())
 ROLES = tuple(_WORDS)
 _EXAMPLE = "query=…,user=…,time=…"
 _COLUMNS = Roles(known=_WORDS, needed=("query",), doubted=ROLES[:5], example=_EXAMPLE, plain=plain_time_name)

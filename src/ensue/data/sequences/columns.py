@@ -27,6 +27,8 @@ NUMBERS = (WEIGHT, PROPENSITY)
 """Roles of columns of numbers."""
 CLOCK = "clock"
 """The role of the time of day where ``time`` is a day; of Diginetica's ``timeframe``, milliseconds in a session."""
+PARTS = ("minute", "second")
+"""Roles of columns of minutes and seconds, where the time of day is an hour."""
 _DAYS = (*TIME_NAMES, "day", "eventday", "visitday", "sessiondate", "serverdate", "logdate", "transactiondate")
 _CLOCKS = split_words(
     *TIME_NAMES,
@@ -96,7 +98,7 @@ def find_columns(
     """
     if KIND in stated and not (events or trained.events):
         raise SettingError(f"columns: {KIND}={stated[KIND]} needs --events, the event types that are read")
-    require_roles(stated, (*ROLES, CLOCK, KIND, *NUMBERS))
+    require_roles(stated, (*ROLES, CLOCK, *PARTS, KIND, *NUMBERS))
     require_columns(path, names, stated)
     usual = trained.present(names, stated)
     # A day and its time of day go together, or both are looked for.
@@ -147,13 +149,14 @@ def find_columns(
     notes = renamed(columns, trained)
     if CLOCK in columns:
         unit = ", milliseconds within the session" if is_offset(columns) else ""
-        notes.append(f"time is the day {quoted(columns['time'])} plus {quoted(columns[CLOCK])}{unit}")
+        clocks = listed(columns[role] for role in (CLOCK, *PARTS) if role in columns)
+        notes.append(f"time is the day {quoted(columns['time'])} plus {clocks}{unit}")
     if WEIGHT in trained.columns and WEIGHT not in columns:
         notes.append(f"column {quoted(trained.columns[WEIGHT])} of the training data is missing: events have weight 1")
     for name in named(names, TIME_NAMES) if "time" not in stated and CLOCK not in columns else ():
         if name not in columns.values():
             notes.append(f"time is {quoted(columns['time'])}; {quoted(name)} would fit too; choose with --columns")
-    return {role: columns[role] for role in (*ROLES, CLOCK, KIND, *NUMBERS) if role in columns}, tuple(notes)
+    return {role: columns[role] for role in (*ROLES, CLOCK, *PARTS, KIND, *NUMBERS) if role in columns}, tuple(notes)
 
 
 def day_and_clock(path: Path, samples: Sequence[Mapping[str, object]]) -> dict[str, str]:
@@ -191,7 +194,8 @@ def day_and_clock(path: Path, samples: Sequence[Mapping[str, object]]) -> dict[s
             f"{path}: {listed(days)} may be the day and {listed(clocks)} its time of day; choose with --columns "
             f"time={day},{CLOCK}={clock} (22:13:20 or 221320), or time={(*times, day)[0]} for that column alone"
         )
-    return {"time": day, CLOCK: clock}
+    parts = [name for name in samples[0] if _plain(name) in PARTS and HOURS.search(clock)]
+    return {"time": day, CLOCK: clock, **{_plain(name): name for name in parts}}
 
 
 def entry_name(name: str) -> str:

@@ -15,7 +15,7 @@ from ensue.data.dates import Where, join_days
 from ensue.data.delimited import Delimited
 from ensue.data.files import Content
 from ensue.data.histories import Histories, is_prefix, ranges
-from ensue.data.sequences.columns import CLOCK, ROLES, entry_name, find_columns, is_offset
+from ensue.data.sequences.columns import CLOCK, PARTS, ROLES, entry_name, find_columns, is_offset
 from ensue.data.sequences.events import list_table, split_ids
 from ensue.data.table import (
     ReadOptions,
@@ -97,8 +97,11 @@ def with_clock(table: Table) -> Table:
     if CLOCK not in table.frame.columns:
         return table
     day, clock = (table.frame[role].rename(table.columns[role]) for role in ("time", CLOCK))
+    for part in (table.frame[role] for role in PARTS if role in table.columns):  # the hour 7 and the minute 5 are 7:05
+        clock, part = (column.cast(pl.String).str.strip_chars().str.strip_suffix(".0") for column in (clock, part))
+        clock += ":" + part.str.zfill(2)
     times = _add_offsets(day, clock, table.where) if is_offset(table.columns) else join_days(day, clock)
-    return replace(table, frame=table.frame.drop(CLOCK).with_columns(time=times))
+    return replace(table, frame=table.frame.drop(CLOCK, *PARTS, strict=False).with_columns(time=times))
 
 
 def _add_offsets(day: pl.Series, offset: pl.Series, where: Where) -> pl.Series:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Set
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
+from dataclasses import fields as fields_of
 from decimal import Decimal
 from numbers import Integral, Real
 from typing import ClassVar, Self, cast
@@ -129,20 +130,20 @@ class Record:
         return cls.from_fields(decoded if isinstance(decoded, dict) else {}, where)
 
     @classmethod
-    def from_fields(cls, decoded: Mapping[str, object], where: str = "record") -> Self:
+    def from_fields(cls, fields: Mapping[str, object], where: str = "record") -> Self:
         """Return the record in a decoded JSON object; unknown fields are refused.
 
         Raises:
             DataError: naming ``where``, the field and what to do.
         """
-        if cls.NEEDED not in decoded:
+        if cls.NEEDED not in fields:
             raise DataError(f'{where}: field "{cls.NEEDED}" is missing; expected {cls.EXAMPLE}')
-        names = [field.name for field in fields(cls)]  # type: ignore[arg-type]  # each record is a dataclass
-        if unknown := sorted(decoded.keys() - set(names)):
+        names = [field.name for field in fields_of(cls)]  # type: ignore[arg-type]  # each record is a dataclass
+        if unknown := sorted(fields.keys() - set(names)):
             known = f"{cls.NOUN} has {', '.join(names[:-1])} and {names[-1]}"
             raise DataError(f"{where}: field {quoted(unknown[0])} is not known; {known}")
         values = {}
-        for name, value in decoded.items():
+        for name, value in fields.items():
             read, rule = _FIELDS[name]
             try:
                 values[name] = read(value)

@@ -30,8 +30,8 @@ from ensue.nn.transformer import EncoderLayer, PackedRows
 from ensue.tasks.next.baselines.counting import log_mixture
 from ensue.tasks.next.baselines.session_knn import VSKNN
 from ensue.tasks.next.batch import Batch
-from ensue.tasks.next.models.core import FusedCORE
-from ensue.tasks.next.settings import VSKNNSettings
+from ensue.tasks.next.models.core import CORE
+from ensue.tasks.next.settings import CORESettings, VSKNNSettings
 from ensue.tasks.suggest.models.words import log_probabilities
 from ensue.text.postings import Postings
 from ensue.text.sparse import SparseRows
@@ -482,11 +482,12 @@ def encoded(items: Tensor, places: Tensor, mask: Tensor) -> object:
 
 
 def core(ids: Tensor, mask: Tensor, items: Tensor, by_distance: Tensor) -> object:
-    sizes = [[(4, 4)] * 3, [(4, 4)], [(4, 8)], [(8, 4)], [(4, 4)] * 2]
-    linears = [[nn.Linear(*size) for size in row] for row in sizes]
-    fused = FusedCORE(items, (nn.LayerNorm(4), nn.LayerNorm(4)), linears, by_distance)
+    network = CORE(CORESettings(dim=4, heads=2, max_length=3), len(items)).eval()
+    network.items.weight, network.by_distance = nn.Parameter(items), nn.Parameter(by_distance)
     batch = Batch(ids, mask, torch.zeros(2, 3).double(), mask, torch.empty(0).long())
-    return fused.sessions(batch) if fused.suits(batch) else None
+    prepared = network._packed()
+    with torch.no_grad():
+        return network._compiled_sessions(batch, prepared) if prepared is not None else None
 
 
 def posted(**arrays: Tensor) -> object:

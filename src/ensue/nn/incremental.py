@@ -12,7 +12,7 @@ There are no gradients, and no dropout.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import torch
@@ -65,6 +65,27 @@ def named_weights(linears: Iterable[TransposedLinear]) -> dict[str, Tensor]:
     return {name: linear.weight for name, linear in pairs} | {f"{name}_bias": linear.bias for name, linear in pairs}
 
 
+def prepared_pass(
+    name: str, tensors: Mapping[str, Tensor], norms: Mapping[str, nn.LayerNorm | _Norm], **sizes: int
+) -> kernels.Structure | None:
+    """Return the weights of a compiled pass; ``None`` where they are not contiguous numbers of 32 bits on the CPU.
+
+    Args:
+        name: of the kernel.
+        tensors: by the names of its arrays.
+        norms: by the names of its structures.
+        sizes: its other numbers.
+    """
+    weights = [*tensors.values(), *(tensor for norm in norms.values() for tensor in (norm.weight, norm.bias))]
+    if not is_float32_on_cpu(*weights) or not all(tensor.is_contiguous() for tensor in weights):
+        return None
+    prepared_norms = {
+        key: kernels.prepare("Norm", weight=norm.weight, bias=norm.bias, eps=norm.eps, dim=len(norm.weight))
+        for key, norm in norms.items()
+    }
+    return kernels.prepare(name, **tensors, **prepared_norms, **sizes)
+
+
 class PackedLayers:
     """Weights of layers as compiled functions read them.
 
@@ -73,21 +94,13 @@ class PackedLayers:
         norms: of each layer, the weight, bias and epsilon of its three norms, in order.
     """
 
-    def __init__(self, weights: Sequence[dict[str, Tensor]], norms: Sequence[Sequence[tuple[Tensor, Tensor, float]]]):
+    def __init__(self, weights: Sequence[dict[str, Tensor]], norms: Sequence[Mapping[str, nn.LayerNorm | _Norm]]):
         self.dim, self.hidden = weights[0]["wide"].shape
-        tensors = [tensor for layer_weights in weights for tensor in layer_weights.values()]
-        tensors += [tensor for layer in norms for norm in layer for tensor in norm[:2]]
-        self.layers: list[kernels.Structure] = []
+        pairs = zip(weights, norms, strict=True)
+        layers = [prepared_pass("StepLayer", *pair, dim=self.dim) for pair in pairs] if kernels.is_loaded() else []
+        self.layers = [layer for layer in layers if layer is not None]
         # Cached by identity: what is written and what is scored attend to the same memory.
         self._memory: tuple[Sequence[Folded], list[kernels.Structure]] | None = None
-        self.plain = is_float32_on_cpu(*tensors) and all(tensor.is_contiguous() for tensor in tensors)
-        if not (self.plain and kernels.is_loaded()):
-            return
-        for layer_weights, layer_norms in zip(weights, norms, strict=True):
-            # A structure holds addresses; ``prepare`` keeps the tensors behind them alive.
-            three = [kernels.prepare("Norm", weight=norm[0], bias=norm[1], eps=norm[2]) for norm in layer_norms]
-            pairs = zip(("written", "read", "fed"), three, strict=True)
-            self.layers.append(kernels.prepare("StepLayer", dim=self.dim, **layer_weights, **dict(pairs)))
 
     def with_memory(self, folds: Sequence[Folded], heads: int) -> ctypes.Array[kernels.Structure] | None:
         """Return the layers with the memory that they attend to, side by side; ``None`` where no kernel takes it.
@@ -158,9 +171,9 @@ class _Layer(NamedTuple):
         linears = named_weights((self.inward, self.outward, self.wide, self.narrow))
         return {"output_bias": self.output_bias, **linears}
 
-    def norms(self) -> list[tuple[Tensor, Tensor, float]]:
+    def norms(self) -> dict[str, _Norm]:
         """Return the three norms, in order."""
-        return [(norm.weight, norm.bias, norm.eps) for norm in (self.written, self.read, self.fed)]
+        return {"written": self.written, "read": self.read, "fed": self.fed}
 
 
 def _folds(attention: Attention) -> tuple[Tensor, Tensor, Tensor]:
@@ -293,8 +306,7 @@ class PackedEncoder:
             linears = map(TransposedLinear.of, (attention.outward, feed.wide, feed.narrow))
             weights.append(named_weights((scaled_inward(attention), *linears)))
             # The kernel's layer has three norms and an encoder layer two, so the first is passed twice.
-            ends = layer.attended, layer.attended, layer.fed
-            norms.append([(norm.weight.detach(), norm.bias.detach(), norm.eps) for norm in ends])
+            norms.append({"written": layer.attended, "read": layer.attended, "fed": layer.fed})
         self.packed = PackedLayers(weights, norms)
 
     def suits(self, items: Tensor) -> bool:

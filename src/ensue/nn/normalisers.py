@@ -67,16 +67,11 @@ def entmax(scores: Tensor, alpha: float | Tensor, mask: Tensor | None = None) ->
         scores = scores.float()
     if isinstance(alpha, Tensor):
         alpha = alpha.to(scores.dtype)
-        return _weights(scores, alpha, mask)
-    if not 1 <= alpha <= 2:
+    elif not 1 <= alpha <= 2:
         raise SettingError(f"alpha is {alpha}; it must be between 1 (softmax) and 2 (sparsemax)")
-    if alpha == 1:
+    elif alpha == 1:
         return scores.softmax(-1) if mask is None else masked_softmax(scores, mask)
-    return _weights(scores, alpha, mask)
-
-
-def _compiled_weights(scores: Tensor, alpha: float | Tensor, mask: Tensor | None) -> Tensor:
-    return apply(_CompiledEntmax, scores, alpha, mask)
+    return _weights(scores, alpha, mask) if is_traced() else apply(_Entmax, scores, alpha, mask)
 
 
 def suits_kernel(scores: Tensor, alpha: float | Tensor, mask: Tensor | None) -> bool:
@@ -87,13 +82,6 @@ def suits_kernel(scores: Tensor, alpha: float | Tensor, mask: Tensor | None) -> 
     shaped = all(tensor.dim() <= scores.dim() and tensor.is_cpu for tensor in tensors)
     typed = not isinstance(alpha, Tensor) or alpha.dtype == scores.dtype
     return shaped and typed and (mask is None or mask.dtype == torch.bool)
-
-
-@kernels.compiled(_compiled_weights, when=suits_kernel)
-def _weights(scores: Tensor, alpha: float | Tensor, mask: Tensor | None) -> Tensor:
-    if is_traced():
-        return _bisected_weights(scores, alpha, mask)
-    return apply(_Entmax, scores, alpha, mask)
 
 
 def sparsemax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -147,15 +135,12 @@ class Scales(nn.Module):
         return 1 + functional.softplus(beta) * logs ** (GAMMA_RANGE * gamma.tanh())
 
 
-class _CompiledEntmax(torch.autograd.Function):
-    """The weights in one pass over memory; neither other rows nor the number of threads change a bit of a row."""
+class _Entmax(torch.autograd.Function):
+    """The weights, and their gradients in the scores and in alpha."""
 
     @staticmethod
     def forward(ctx: Context[float | None], scores: Tensor, alpha: float | Tensor, mask: Tensor | None) -> Tensor:
-        # A view: the kernel reads strides, so a broadcast axis has stride 0 and nothing is copied.
-        seen = None if mask is None else mask.expand(scores.shape)
-        weights = torch.empty_like(scores)
-        _call_entmax(scores, seen, alpha, weights, None, backward=False)
+        weights = _weights(scores, alpha, mask)
         ctx.save_for_backward(weights, *([alpha] if isinstance(alpha, Tensor) else []))
         ctx.options = None if isinstance(alpha, Tensor) else alpha
         return weights
@@ -165,11 +150,7 @@ class _CompiledEntmax(torch.autograd.Function):
     def backward(ctx: Context[float | None], grad: Tensor) -> tuple[Tensor | None, ...]:
         weights = ctx.saved_tensors[0]
         alpha = ctx.options if ctx.options is not None else ctx.saved_tensors[1]
-        to_scores = torch.empty_like(weights)
-        to_alpha = None
-        if isinstance(alpha, Tensor) and ctx.needs_input_grad[1]:
-            to_alpha = weights.new_zeros(*weights.shape[:-1], 1)
-        _call_entmax(weights, grad, alpha, to_scores, to_alpha, backward=True)
+        to_scores, to_alpha = _gradients(weights, alpha, grad, ctx.needs_input_grad[1])
         if to_alpha is not None and isinstance(alpha, Tensor):
             # Add up the gradients over the axes along which alpha was broadcast.
             to_alpha = to_alpha.sum_to_size(alpha.shape)
@@ -196,38 +177,47 @@ def _call_entmax(
     )  # fmt: skip
 
 
-class _Entmax(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Context[float | None], scores: Tensor, alpha: float | Tensor, mask: Tensor | None) -> Tensor:
-        weights = _bisected_weights(scores, alpha, mask)
-        ctx.save_for_backward(weights, *([alpha] if isinstance(alpha, Tensor) else []))
-        ctx.options = alpha if not isinstance(alpha, Tensor) else None
-        return weights
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Context[float | None], grad: Tensor) -> tuple[Tensor | None, ...]:
-        weights = ctx.saved_tensors[0]
-        alpha = ctx.options if ctx.options is not None else ctx.saved_tensors[1]
-        power = _power(alpha, weights)
-        # -p log(w): at most 85 p in float32, for exp(85) is a number, and exp(85) x 0 is 0.
-        exponents = weights.clamp(min=torch.finfo(weights.dtype).tiny * 1e2).log_().mul_(-power)
-        growth = exponents.expm1()
-        slopes = torch.addcmul(weights, weights, growth)  # w^(2 - alpha) = w exp(-p log(w))
-        errors = _through(slopes, grad)
-        to_alpha = None
-        if isinstance(alpha, Tensor) and ctx.needs_input_grad[1]:
-            to_alpha = _to_alpha(exponents, growth, weights, errors, power).sum_to_size(alpha.shape)
-        return errors.mul_(slopes), to_alpha, None
+def _compiled_weights(scores: Tensor, alpha: float | Tensor, mask: Tensor | None) -> Tensor:
+    """Return the weights in one pass over memory; other rows and the number of threads change no bit of a row."""
+    # A view: the kernel reads strides, so a broadcast axis has stride 0 and nothing is copied.
+    seen = None if mask is None else mask.expand(scores.shape)
+    weights = torch.empty_like(scores)
+    _call_entmax(scores, seen, alpha, weights, None, backward=False)
+    return weights
 
 
-def _bisected_weights(scores: Tensor, alpha: float | Tensor, mask: Tensor | None) -> Tensor:
+@kernels.compiled(_compiled_weights, when=suits_kernel)
+def _weights(scores: Tensor, alpha: float | Tensor, mask: Tensor | None) -> Tensor:
     """Return the weights by bisection."""
     hidden = scores if mask is None else scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
     weights = _bisected(hidden - hidden.amax(-1, keepdim=True), _power(alpha, scores))
     # Bisection leaves the sum near 1; the division removes the difference.
     weights = weights / weights.sum(-1, keepdim=True)
     return weights if mask is None else weights.masked_fill(~mask, 0.0)
+
+
+def _compiled_gradients(
+    weights: Tensor, alpha: float | Tensor, grad: Tensor, has_to_alpha: bool
+) -> tuple[Tensor, Tensor | None]:
+    to_scores = torch.empty_like(weights)
+    to_alpha = weights.new_zeros(*weights.shape[:-1], 1) if has_to_alpha else None
+    _call_entmax(weights, grad, alpha, to_scores, to_alpha, backward=True)
+    return to_scores, to_alpha
+
+
+@kernels.compiled(_compiled_gradients, when=lambda weights, alpha, *_: suits_kernel(weights, alpha, None))
+def _gradients(
+    weights: Tensor, alpha: float | Tensor, grad: Tensor, has_to_alpha: bool
+) -> tuple[Tensor, Tensor | None]:
+    """Return the gradients in the scores and, where it is asked for, in the alpha of each row, (..., 1)."""
+    power = _power(alpha, weights)
+    # -p log(w): at most 85 p in float32, for exp(85) is a number, and exp(85) x 0 is 0.
+    exponents = weights.clamp(min=torch.finfo(weights.dtype).tiny * 1e2).log_().mul_(-power)
+    growth = exponents.expm1()
+    slopes = torch.addcmul(weights, weights, growth)  # w^(2 - alpha) = w exp(-p log(w))
+    errors = _through(slopes, grad)
+    to_alpha = _to_alpha(exponents, growth, weights, errors, power) if has_to_alpha else None
+    return errors.mul_(slopes), to_alpha
 
 
 def _power(alpha: float | Tensor, like: Tensor) -> Tensor:

@@ -74,7 +74,7 @@ class BiLSTM(nn.Module):
             (rows, length, 2 x hidden); finite at padding, where it means nothing.
         """
         # The same gather reverses a row and restores its order.
-        turned = _turned(mask)[..., None]
+        turned = turned_steps(mask)[..., None]
         forward_states: Tensor = self.forth(items)[0]
         backward_states: Tensor = self.back(items.gather(1, turned.expand_as(items)))[0]
         return torch.cat([forward_states, backward_states.gather(1, turned.expand_as(backward_states))], dim=2)
@@ -145,7 +145,7 @@ def lstm_states(projected: Tensor, index: Tensor, mask: Tensor, recurrent: Tenso
     rows, length = index.shape
     hidden = recurrent.shape[1]
     recurrent = 2 * recurrent
-    turned = _turned(mask)
+    turned = turned_steps(mask)
     # Item 0 forth is row 0, item 0 back is row 1, item 1 forth is row 2.
     gate_rows = torch.stack([2 * index, 2 * index.gather(1, turned) + 1]).permute(2, 0, 1).reshape(length, -1)
     projected = projected.flatten(0, 1)
@@ -162,7 +162,7 @@ def lstm_states(projected: Tensor, index: Tensor, mask: Tensor, recurrent: Tenso
     return torch.cat([forward_states, backward_states.gather(1, turned[..., None].expand_as(backward_states))], dim=2)
 
 
-def _turned(mask: Tensor) -> Tensor:
+def turned_steps(mask: Tensor) -> Tensor:
     """Return (rows, length) positions that reverse each row; padding keeps its position."""
     steps = torch.arange(mask.shape[1], device=mask.device)
     ends = mask.sum(1, keepdim=True)

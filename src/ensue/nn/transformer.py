@@ -226,7 +226,6 @@ class DecoderLayer(nn.Module):
         memory: Tensor,
         mask: Tensor,
         *,
-        seen: Tensor | None = None,
         weigh: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
         """Return each item mixed with those before it and with the memory.
@@ -237,17 +236,14 @@ class DecoderLayer(nn.Module):
             memory: (sources, 2, heads, source length, dim / heads) from ``other.keys_values``. There are as many rows
                 as sources, or a multiple: adjacent rows share one, and nothing is copied.
             mask: (sources, source length) bool.
-            seen: (rows, length, length) bool: which items of its row each sees, where that is not itself and all before
-                it. So the branches of a tree can share one row.
             weigh: whether the weights are asked for.
 
         Returns:
             (items, dim); (rows, length, source length) weights of the memory, mean over heads, or ``None``.
         """
         queries, written = self.own.project(items, rows)
-        if seen is not None:
-            seen = seen[:, None]
-        elif rows.length > 1:
+        seen = None
+        if rows.length > 1:
             seen = band(written.shape[3], reach=None, own=True, device=items.device)[-rows.length :]
         items = self.written(items + self.drop(self.own.mix(queries, written, seen, rows)))
         queries = self.other.queries(items, rows, memory.shape[0])

@@ -105,14 +105,14 @@ def _blocks(texts: pl.Series) -> Iterator[pl.Series]:
 
 Kind = Literal["words", "characters", "bm25", "stems", "pairs"]
 KINDS: tuple[Kind, ...] = ("words", "characters", "bm25", "stems", "pairs")
-Counted = Literal["words", "characters", "stems", "pairs"]
+TermKind = Literal["words", "characters", "stems", "pairs"]
 """Kind of terms that are counted."""
-COUNTED: tuple[Counted, ...] = ("words", "characters", "stems", "pairs")
+TERM_KINDS: tuple[TermKind, ...] = ("words", "characters", "stems", "pairs")
 STEM = 5
 """Number of characters of a stem."""
 
 
-def counted_terms(texts: pl.Series, counted: Counted, stop: Collection[str] = STOP_WORDS) -> Terms:
+def counted_terms(texts: pl.Series, counted: TermKind, stop: Collection[str] = STOP_WORDS) -> Terms:
     """Return the terms of texts, of a kind."""
     if counted == "characters":
         return character_terms(texts)
@@ -237,7 +237,7 @@ class Lexical:
         return counted_terms(texts, self.counted, self.stop)
 
     @property
-    def counted(self) -> Counted:
+    def counted(self) -> TermKind:
         """Return the kind of terms; scorers of one kind can share counts."""
         return "words" if self.kind == "bm25" else self.kind
 
@@ -296,7 +296,8 @@ class Lexical:
         columns = _Columns(_distinct(keys)) if self.source is None else self.source._indexed().columns
         cell_columns = np.searchsorted(columns.terms, keys)
         frequencies = np.bincount(cell_columns, minlength=len(columns.terms))
-        idf = self._idf(frequencies + self._frequencies_seen(columns.terms))
+        smooth = smooth_idf if self.by_cosine else bm25_idf
+        idf = smooth(frequencies + self._frequencies_seen(columns.terms), len(self) + self.num_seen)
         idf[frequencies == 0] = 0.0  # terms of the source alone do not count
         if self.by_cosine:
             weights = (1 + np.log(counts)) * idf[cell_columns]
@@ -315,10 +316,6 @@ class Lexical:
         positions, is_observed = places_of(self.terms, keys)
         return np.where(is_observed, self.seen[positions], 0) if len(self.terms) else np.zeros(len(keys), np.int64)
 
-    def _idf(self, frequencies: Index) -> Floats:
-        num_texts = len(self) + self.num_seen
-        return smooth_idf(frequencies, num_texts) if self.by_cosine else bm25_idf(frequencies, num_texts)
-
 
 class LexicalGroup(dict[str, Lexical]):
     """Indexes of the same documents by name, which score texts in one call: of a single text, a call outlasts its sums.
@@ -329,22 +326,22 @@ class LexicalGroup(dict[str, Lexical]):
     @cached_property
     def _joined(self) -> tuple[Postings, dict[str, int]]:
         """The postings of all, and the number of the first term of each."""
-        parts = [lexical._indexed() for lexical in self.values()]
-        postings = [part.postings for part in parts]
-        first_entries = offsets_of([len(part.documents) for part in postings])
-        first_terms = offsets_of([len(part.offsets) for part in postings])
+        indexes = [lexical._indexed() for lexical in self.values()]
+        postings = [index.postings for index in indexes]
+        first_entries = offsets_of([len(table.documents) for table in postings])
+        first_terms = offsets_of([len(table.offsets) for table in postings])
         joined = Postings(
-            np.concatenate([part.offsets + first for part, first in zip(postings, first_entries, strict=False)]),
-            np.concatenate([part.documents for part in postings]),
-            np.concatenate([part.weights for part in postings]),
+            np.concatenate([table.offsets + first for table, first in zip(postings, first_entries, strict=False)]),
+            np.concatenate([table.documents for table in postings]),
+            np.concatenate([table.weights for table in postings]),
             postings[0].num_documents,
         )
-        for lexical, part, (first, last) in zip(self.values(), parts, pairwise(first_terms), strict=True):
+        for lexical, index, (first, last) in zip(self.values(), indexes, pairwise(first_terms), strict=True):
             # A view, so that entries are in memory once.
-            lexical._index = part._replace(postings=replace(joined, offsets=joined.offsets[first:last]))
+            lexical._index = index._replace(postings=replace(joined, offsets=joined.offsets[first:last]))
         return joined, dict(zip(self, first_terms.tolist(), strict=False))
 
-    def scores(self, names: Sequence[str], terms: Mapping[Counted, Terms], num_texts: int) -> Floats:
+    def scores(self, names: Sequence[str], terms: Mapping[TermKind, Terms], num_texts: int) -> Floats:
         """Return the scores of some of the indexes, (names, texts, documents); see :meth:`Lexical.scores`.
 
         Args:
@@ -353,8 +350,8 @@ class LexicalGroup(dict[str, Lexical]):
             num_texts: number of texts.
         """
         postings, first_terms = self._joined
-        all_cells: dict[Counted, Cells] = {}
-        parts = []
+        all_cells: dict[TermKind, Cells] = {}
+        columns_of_names = []
         for row, name in enumerate(names):
             lexical = self[name]
             if (kind := lexical.counted) not in all_cells:
@@ -362,8 +359,8 @@ class LexicalGroup(dict[str, Lexical]):
                 all_cells[kind] = lexical.cells(terms[kind])
             cells = all_cells[kind]
             weights = lexical.text_weights(cells, num_texts)
-            parts.append((cells.texts + row * num_texts, cells.columns + first_terms[name], weights))
-        texts, columns, weights = (np.concatenate(part) for part in zip(*parts, strict=True))
+            columns_of_names.append((cells.texts + row * num_texts, cells.columns + first_terms[name], weights))
+        texts, columns, weights = (np.concatenate(column) for column in zip(*columns_of_names, strict=True))
         return postings.scores(texts, columns, weights, len(names) * num_texts).reshape(len(names), num_texts, -1)
 
 

@@ -240,10 +240,11 @@ def mean_loss(model: nn.Module, source: TrainingSource, targets: int = 4096) -> 
     return float(sums[0] / sums[1])
 
 
-class _Run:
+class _Run(ExitStack):
     """The state of one training run: everything a checkpoint must hold."""
 
     def __init__(self, model: nn.Module, optimizer: Adam, seed: int, checkpoint: Path | None) -> None:
+        super().__init__()
         self.model = model
         self.optimizer = optimizer
         self.seed = seed
@@ -255,15 +256,8 @@ class _Run:
         self.first_loss: float | None = None
         self.fingerprint = ""
         self.saved = time.monotonic()
-        self.temporary = ExitStack()
         self.folder: Path | None = None
         self.sums: GradientSums | None = None
-
-    def __enter__(self) -> _Run:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.temporary.close()
 
     @property
     def mean(self) -> float:
@@ -399,7 +393,7 @@ class _Run:
         """Return the file of the best epoch's weights; an older checkpoint may need those of another epoch."""
         if self.checkpoint is not None:
             return self.checkpoint.with_name(f"{self.checkpoint.name}.best-{epoch}")
-        self.folder = self.folder or self.temporary.enter_context(temporary_folder())
+        self.folder = self.folder or self.enter_context(temporary_folder())
         return self.folder / "best"
 
     def start(self, fingerprint: str, *, resume: bool) -> None:

@@ -28,7 +28,7 @@ KINDS: Mapping[str, Kind] = {
 better by stems of heads."""
 COSINES = tuple(name for name, kind in KINDS.items() if kind in ("words", "characters"))
 """Names of the terms whose scores are cosines; others are sums of BM25."""
-COUNTED = tuple(name for name, kind in KINDS.items() if kind != "bm25")
+TABLE_NAMES = tuple(name for name, kind in KINDS.items() if kind != "bm25")
 """Names of the terms that are counted; BM25 has the terms of words."""
 
 
@@ -38,7 +38,7 @@ class ArticleIndex:
 
     Attributes:
         articles: in the order of the columns of all scores.
-        terms: counted terms by the names of ``COUNTED``.
+        terms: counted terms by the names of ``TABLE_NAMES``.
         vectors: (articles, width) of the network; of width 0 without one.
         latent: of stems, fitted on the first articles.
         lexical: by the names of ``KINDS``, the weighted terms of whole articles and of heads.
@@ -76,7 +76,7 @@ class ArticleIndex:
     @classmethod
     def of(cls, articles: Articles) -> ArticleIndex:
         """Return an index of some articles, without vectors."""
-        terms = _appended({name: Lexical(KINDS[name]) for name in COUNTED}, articles)
+        terms = _appended({name: Lexical(KINDS[name]) for name in TABLE_NAMES}, articles)
         latent = Latent.of(terms["stems"].own_terms(), len(articles))
         return cls(articles, terms, np.zeros((len(articles), 0), np.float32), latent)
 

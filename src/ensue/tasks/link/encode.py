@@ -17,7 +17,7 @@ from ensue.tasks.link.pieces import PIECES
 from ensue.tasks.link.settings import LinkSettings
 from ensue.tasks.link.state import LinkState, RememberedPosts
 from ensue.text.encoder import Vectors
-from ensue.text.lexical import COUNTED, Counted, counted_terms
+from ensue.text.lexical import TERM_KINDS, TermKind, counted_terms
 from ensue.text.terms import Terms
 from ensue.vocabulary import UNKNOWN
 
@@ -36,7 +36,7 @@ class EncodedPosts:
     """
 
     num: int
-    terms: Mapping[Counted, Terms]
+    terms: Mapping[TermKind, Terms]
     vectors: Vectors | None
 
     def cosines(self, articles: Vectors) -> Floats:
@@ -65,27 +65,27 @@ def encode_remembered(state: LinkState, posts: RememberedPosts, rows: slice | In
     return EncodedPosts(selected.num, selected.terms, vectors)
 
 
-class TermsOf(dict[Counted, Terms]):
+class TermsOf(dict[TermKind, Terms]):
     """Terms of texts by kind, counted at the first access."""
 
     def __init__(self, texts: pl.Series) -> None:
         super().__init__()
         self.texts = texts
 
-    def __missing__(self, counted: Counted) -> Terms:
+    def __missing__(self, counted: TermKind) -> Terms:
         """Count the terms of a kind."""
         terms = self[counted] = counted_terms(self.texts, counted)
         return terms
 
 
-def terms_of(texts: pl.Series, name: str) -> dict[Counted, Terms]:
+def terms_of(texts: pl.Series, name: str) -> dict[TermKind, Terms]:
     """Return the terms that a model of the name counts."""
     return {kind: counted_terms(texts, kind) for kind in kinds_of(name)}
 
 
-def kinds_of(name: str) -> tuple[Counted, ...]:
+def kinds_of(name: str) -> tuple[TermKind, ...]:
     """Return the kinds of terms that a model counts."""
-    return COUNTED if name == "best" else COUNTED[:1] if name in LEXICAL else ()
+    return TERM_KINDS if name == "best" else TERM_KINDS[:1] if name in LEXICAL else ()
 
 
 def require_remembered(state: LinkState, posts: RememberedPosts) -> None:

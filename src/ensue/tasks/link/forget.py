@@ -17,7 +17,7 @@ from ensue.tasks.link.state import LinkState, RememberedPosts
 from ensue.tasks.link.sync import index_of
 from ensue.tasks.link.train import training_hashes
 from ensue.tasks.link.vector_index import VectorIndex
-from ensue.text.lexical import Counted
+from ensue.text.lexical import TermKind
 from ensue.text.terms import Terms
 from ensue.text.tokens import rows_of_tokens
 from ensue.vocabulary import FIRST
@@ -89,7 +89,7 @@ def _held_by(state: LinkState, remembered: RememberedPosts, posts: Posts) -> Mas
     return np.array([row in terms for row in _term_rows(remembered.terms, remembered.num)], np.bool_)
 
 
-def _term_rows(terms: Mapping[Counted, Terms], num: int) -> list[tuple[bytes, ...]]:
+def _term_rows(terms: Mapping[TermKind, Terms], num: int) -> list[tuple[bytes, ...]]:
     """Return the terms of each post and how often it holds each."""
     columns = []
     for owners, keys, counts in terms.values():

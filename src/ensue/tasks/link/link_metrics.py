@@ -20,6 +20,8 @@ from ensue.metrics import Floats
 
 AT = (50, 100, 200, 500, 1000, 2000, 3000)
 """The paper's r; the number of true pairs comes last."""
+RECALL_AT = 10
+"""Cutoff of the recall."""
 RESAMPLES = 1000
 Scores = npt.NDArray[np.floating]
 _STEPS = 100
@@ -87,8 +89,8 @@ class Pool:
         }
 
 
-def by_row(scores: Scores, related: Mask, at: int = 10, relevant: Index | None = None) -> Floats:
-    """Return (rows with a relevant column, 3) reciprocal rank, recall among the first ``at``, and average precision.
+def by_row(scores: Scores, related: Mask, relevant: Index | None = None) -> Floats:
+    """Return (rows with a relevant column, 3) reciprocal rank, recall@10, and average precision.
 
     A column at minus infinity is not retrieved. Rows are posts, or articles if both arguments are transposed. The means
     of the columns are MRR, recall@10 and MAP.
@@ -96,7 +98,6 @@ def by_row(scores: Scores, related: Mask, at: int = 10, relevant: Index | None =
     Args:
         scores: (rows, columns).
         related: (rows, columns).
-        at: cutoff of the recall.
         relevant: (rows,) number of relevant columns, those that ``scores`` lacks included: they count as not retrieved,
             as in trec_eval. [default: the number of related columns]
     """
@@ -111,18 +112,17 @@ def by_row(scores: Scores, related: Mask, at: int = 10, relevant: Index | None =
     ranks = np.arange(1, hits.shape[1] + 1)
     precision = (count / ranks * hits).sum(1) / total
     first = hits.any(1) / (hits.argmax(1) + 1) if hits.shape[1] else np.zeros(len(hits))
-    return np.stack([first, hits[:, :at].sum(1) / total, precision], axis=1)
+    return np.stack([first, hits[:, :RECALL_AT].sum(1) / total, precision], axis=1)
 
 
-def by_list(owners: Index, ranks: Floats, relevant: Index, at: int = 10) -> Floats:
-    """Return (queries, 3) reciprocal rank, recall among the first ``at``, and average precision of ranked lists.
+def by_list(owners: Index, ranks: Floats, relevant: Index) -> Floats:
+    """Return (queries, 3) reciprocal rank, recall@10, and average precision of ranked lists.
 
     Args:
         owners: (relevant documents,) the query of each, in ascending order.
         ranks: (relevant documents,) rank of each in the list of its query; infinite where the list lacks it. Relevant
             documents of the same rank have equal scores: they fill the last positions up to that rank.
         relevant: (queries,) number of relevant documents, at least 1.
-        at: cutoff of the recall.
     """
     # By query, then by rank.
     order = np.lexsort((ranks, owners))
@@ -135,7 +135,7 @@ def by_list(owners: Index, ranks: Floats, relevant: Index, at: int = 10) -> Floa
     group = np.cumsum(is_first) - 1
     last = np.cumsum(np.bincount(group))[group] - 1
     positions = ranks - (last - index)
-    recall = np.bincount(owners, positions <= at, len(relevant)) / relevant
+    recall = np.bincount(owners, positions <= RECALL_AT, len(relevant)) / relevant
     precision = np.bincount(owners, hits / positions, len(relevant)) / relevant
     return np.stack([np.maximum.reduceat(1 / positions, starts), recall, precision], axis=1)
 
@@ -170,20 +170,19 @@ class AtCut:
     recall_interval: tuple[float, float]
 
 
-def at_cut(scores: Scores, related: Mask, cut: float, seed: int = 0) -> AtCut:
+def at_cut(scores: Scores, related: Mask, cut: float) -> AtCut:
     """Precision and recall of all pairs that score at least ``cut``.
 
     Args:
         scores: (posts, articles).
         related: (posts, articles).
         cut: the threshold.
-        seed: of the resamples.
     """
     is_retrieved = scores >= cut
-    return at_counts(cut, (is_retrieved & related).sum(0), is_retrieved.sum(0), related.sum(0), seed)
+    return at_counts(cut, (is_retrieved & related).sum(0), is_retrieved.sum(0), related.sum(0))
 
 
-def at_counts(cut: float | None, right_pairs: Index, chosen_pairs: Index, related_pairs: Index, seed: int = 0) -> AtCut:
+def at_counts(cut: float | None, right_pairs: Index, chosen_pairs: Index, related_pairs: Index) -> AtCut:
     """Precision and recall of chosen pairs.
 
     Intervals resample articles with all their posts, because posts about one article succeed and fail together; and
@@ -194,12 +193,11 @@ def at_counts(cut: float | None, right_pairs: Index, chosen_pairs: Index, relate
         right_pairs: (articles,) chosen pairs that are related.
         chosen_pairs: (articles,).
         related_pairs: (articles,).
-        seed: of the resamples.
     """
     counts = np.stack([right_pairs, chosen_pairs, related_pairs]).astype(np.float64)
     num_right, retrieved, relevant = counts.sum(1)
     # How often each article is drawn in each resample.
-    times = np.random.default_rng(seed).multinomial(
+    times = np.random.default_rng(0).multinomial(
         counts.shape[1], np.full(counts.shape[1], 1 / counts.shape[1]), RESAMPLES
     )
     resampled = times @ counts.T

@@ -30,7 +30,7 @@ from ensue.store.folder import read_file
 from ensue.store.graph import Graph
 from ensue.store.pack import NETWORK, read_tensors
 from ensue.tasks.link import answers, scores, train
-from ensue.tasks.link.article_index import COUNTED, ArticleIndex
+from ensue.tasks.link.article_index import TABLE_NAMES, ArticleIndex
 from ensue.tasks.link.encode import require_remembered
 from ensue.tasks.link.link_metrics import Calibration
 from ensue.tasks.link.onnx_network import OnnxLinker
@@ -83,8 +83,8 @@ class FittedLinker:
         Raises:
             ValueError: they are not.
         """
-        if {*self.terms} != {*COUNTED}:
-            raise ValueError(f"terms: the kinds are not {', '.join(COUNTED)}")
+        if {*self.terms} != {*TABLE_NAMES}:
+            raise ValueError(f"terms: the kinds are not {', '.join(TABLE_NAMES)}")
         require_table("train_prints", self.train_prints, np.int64, [None])
         require_rising("post_terms", self.post_terms)
 

@@ -29,7 +29,7 @@ from ensue.tasks.link.pieces import with_pieces
 from ensue.tasks.link.settings import LinkSettings, SbertSettings, SharedLinkSettings
 from ensue.tasks.link.vector_index import VectorIndex
 from ensue.text.encoder import Encoder, Vectors
-from ensue.text.lexical import Counted, chosen_terms
+from ensue.text.lexical import TermKind, chosen_terms
 from ensue.text.terms import Keys, Terms
 from ensue.text.tokens import Tokenizer, Tokens
 
@@ -101,7 +101,7 @@ class RememberedPosts:
 
     num: Annotated[int, Field(ge=1, lt=MAX_COUNT)]
     pairs: Pairs
-    terms: Mapping[Counted, Terms]
+    terms: Mapping[TermKind, Terms]
     tokens: Tokens | None = None
     vectors: npt.NDArray[np.float32] | None = None
 

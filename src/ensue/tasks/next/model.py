@@ -88,15 +88,6 @@ class Finishes(Protocol):
 
 
 @runtime_checkable
-class WeighsTargets(Protocol):
-    """A network whose loss multiplies that of each target by its weight, ``Batch.weights``."""
-
-    @property
-    def weighs_targets(self) -> bool:
-        """True if it does with its settings."""
-
-
-@runtime_checkable
 class CountsToo(Finishes, Protocol):
     """Such a model that can do without its network."""
 

@@ -114,7 +114,7 @@ class ItemNetwork(nn.Module, Generic[SettingsT]):
     """
 
     weighs_targets: bool = True
-    """See :class:`ensue.tasks.next.model.WeighsTargets`."""
+    """True of a network whose loss multiplies that of each target by its weight, ``Batch.weights``."""
 
     def __init__(self, settings: SettingsT, reach: int | None = None) -> None:
         super().__init__()

@@ -51,6 +51,8 @@ from ensue.training.report import Report
 from ensue.vocabulary import FIRST, Vocabulary
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from ensue.tasks.next import nearest
 else:
     nearest = lazy("ensue.tasks.next.nearest")
@@ -145,29 +147,30 @@ def restore(state: NextState, fitted: FittedNext, folder: Path) -> None:
     state.length_delay = fitted.length_delay
     state.reservoir = fitted.reservoir
     state.counting = {**fitted.baselines}
+    exported = state.metadata.exported
+    parameters: Mapping[str, Tensor] | None = {}
     if state.model_name in COUNTING:
         state.model = state.counting[state.model_name]
-        if state.metadata.item_columns:
-            state.known_items = KnownItems.read(folder, {}, len(state.vocabulary))
-        return
-    exported = state.metadata.exported
-    if exported is not None:
+    elif exported is not None:
         if (state.model_name in BEST) != (fitted.memory is not None):
             raise ValueError(f"{TREE} belongs to another model")
         exported_network = read_network(folder, exported.reach, len(state.vocabulary), fitted.memory, state.settings)
         state.model = cast(Baseline, exported_network)  # it scores as one, but counts and grows nothing
-        if state.metadata.item_columns:
-            state.known_items = KnownItems.read(folder, None, len(state.vocabulary))
-        return
+        parameters = None
+    else:
+        _restore_network(state, fitted, folder)
+        parameters = dict(state.module.named_parameters())
+    if state.metadata.item_columns:
+        state.known_items = KnownItems.read(folder, parameters, len(state.vocabulary))
+
+
+def _restore_network(state: NextState, fitted: FittedNext, folder: Path) -> None:
+    """Give a new state the network, the memory and the index of a folder."""
     state.read_network(folder, read_tensors(folder, NETWORK), bounded=state.model_name in {*MODELS})
     network = state.network
-    if state.metadata.item_columns:
-        parameters = dict(state.module.named_parameters())
-        state.known_items = KnownItems.read(folder, parameters, len(state.vocabulary))
     if state.schedule is None:
         state.counting[state.model_name] = cast(Baseline, network)
-        return
-    if isinstance(network, Remembers):
+    elif isinstance(network, Remembers):
         if type(network.memory) is not type(fitted.memory):
             raise ValueError(f"{TREE} belongs to another model")
         network.memory = fitted.memory

@@ -22,7 +22,7 @@ from ensue.metrics import Floats
 from ensue.tasks.next.catalogue import MODELS
 from ensue.tasks.next.dataset import Windows, distinct, history_hashes, repeats
 from ensue.tasks.next.item_features import KnownItems, embed_tokens
-from ensue.tasks.next.model import NextModel, Observes, Places, Remembers, WeighsTargets
+from ensue.tasks.next.model import NextModel, Observes, Places, Remembers
 from ensue.tasks.next.reservoir import Reservoir
 from ensue.tasks.next.state import NextState
 from ensue.tasks.next.training_data import require_targets
@@ -228,7 +228,7 @@ def require_weighing(state: NextState, windows: Windows) -> None:
     """
     network = state.network
     is_counted = state.schedule is None
-    if is_counted or windows.weights is None or (isinstance(network, WeighsTargets) and network.weighs_targets):
+    if is_counted or windows.weights is None or getattr(network, "weighs_targets", False):
         return
     raise SettingError(
         f"{state.model_name} does not train with weights of events; fit another model, such as core or sasrec, or "

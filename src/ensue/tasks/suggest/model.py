@@ -10,13 +10,6 @@ from torch import Tensor, nn
 from ensue.tasks.suggest.batch import PADDING, QueryBatch, next_queries, spell
 
 
-class Memory(Protocol):
-    """What an encoder hands to the decoder, one row per session."""
-
-    def vectors(self) -> Tensor:
-        """Return (rows, dim) one vector per session."""
-
-
 class Decoder(Protocol):
     """The part of a network that scores and writes queries; memories and states are its own types."""
 

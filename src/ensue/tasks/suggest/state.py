@@ -29,7 +29,7 @@ from ensue.tasks.suggest.baselines.table import Crowd
 from ensue.tasks.suggest.batch import FIRST_TOKEN, UNKNOWN
 from ensue.tasks.suggest.candidates import MIXED
 from ensue.tasks.suggest.catalogue import BEST, MODELS, RERANKED, RERANKER, SHARED
-from ensue.tasks.suggest.dataset import Sessions, Spelled, spell_out
+from ensue.tasks.suggest.dataset import Sessions, spell_out
 from ensue.tasks.suggest.metadata import SuggesterMetadata
 from ensue.tasks.suggest.onnx_network import OnnxGenerator
 from ensue.tasks.suggest.prefix import PrefixRule
@@ -232,11 +232,10 @@ class SuggestState(State["QueryNetwork"]):
         values = sessions.vocabulary.values
         texts = pl.Series("query", [values[id - FIRST] for id in used.tolist()], dtype=pl.String)
         recoded = Histories(codes.astype(np.int32) + np.int32(FIRST), sessions.offsets, sessions.vocabulary)
-        return Sessions(recoded, self.learned_spelling(texts), self.shared.turns, self.shared.query_tokens)
-
-    def learned_spelling(self, values: pl.Series) -> Spelled:
-        """Return the tokens that the network trains on; words below the threshold are unknown to it."""
-        return spell_out(self.tokenizer, values if self.tokenizer.kind == "words" else self.floor.common(values))
+        # Words below the threshold are unknown to the network.
+        shown_texts = texts if self.tokenizer.kind == "words" else self.floor.common(texts)
+        spelled = spell_out(self.tokenizer, shown_texts)
+        return Sessions(recoded, spelled, self.shared.turns, self.shared.query_tokens)
 
     def make_network(self) -> QueryNetwork:
         """An untrained network where torch makes tensors."""

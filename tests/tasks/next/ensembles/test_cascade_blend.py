@@ -21,10 +21,10 @@ from ensue.tasks.next.ensembles.cascade_features import (
     FLOOR,
     HIGH,
     MIN_LOG_SHARE,
-    CascadeNeighbours,
+    cascade_neighbours,
 )
-from ensue.tasks.next.ensembles.co_participation import DAY, CoParticipation
-from ensue.tasks.next.ensembles.temporal_preference import CLOCKS, TemporalPreference
+from ensue.tasks.next.ensembles.co_participation import DAY, co_participation_scores
+from ensue.tasks.next.ensembles.temporal_preference import CLOCKS, temporal_preference
 from ensue.tasks.next.models.hidan import HiDAN
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.tasks.next.settings import CascadeBlendSettings, CountingSettings, HiDANSettings
@@ -55,7 +55,7 @@ def test_every_part_knows_what_its_module_says() -> None:
         arrays = batch.arrays()
         known = torch.from_numpy(model.candidate_features.features(arrays, own.scores.numpy()).features)
     expected = dict.fromkeys(FEATURES, torch.zeros_like(own.scores))
-    heard, alike = CoParticipation(model.memory).score(arrays), CascadeNeighbours(model.memory).score(arrays)
+    heard, alike = co_participation_scores(model.memory, arrays, 30), cascade_neighbours(model.memory, arrays, 30)
     for name, found_there in (("near", heard.near), ("far", heard.far), ("alike", alike)):
         said = torch.from_numpy(found_there.toarray())
         share = said / said.sum(1, keepdim=True)
@@ -63,7 +63,7 @@ def test_every_part_knows_what_its_module_says() -> None:
     often = torch.tensor([0.0, 0.0, 3.0, 3.0, 2.0, 2.0, 1.0, 1.0])  # a, b, c, d, e, f after padding and unknown
     length = torch.arange(1.0, len(own.scores) + 1).log1p()[:, None].expand_as(own.scores)
     expected |= {"network": own.scores, "length": length, "frequent": -often.log1p().expand_as(own.scores)}
-    for name, (gains, which) in zip(CLOCKS, TemporalPreference(model.memory).score(arrays), strict=True):
+    for name, (gains, which) in zip(CLOCKS, temporal_preference(model.memory, arrays, 30), strict=True):
         expected[name] = torch.from_numpy(gains[which])
     for name, kind in BASELINES.items():
         counted = kind(CountingSettings(), len(vocabulary))

@@ -15,7 +15,7 @@ from ensue.metrics import Floats
 from ensue.tasks.next.batch import PaddedBatch
 from ensue.tasks.next.dataset import Windows
 from ensue.tasks.next.ensembles import co_participation
-from ensue.tasks.next.ensembles.co_participation import BACKWARD_WEIGHT, DAY, DAYS, FAR, STEEP, CoParticipation
+from ensue.tasks.next.ensembles.co_participation import BACKWARD_WEIGHT, DAY, DAYS, FAR, STEEP, co_participation_scores
 from ensue.tasks.next.ensembles.memory import CascadeStore
 from ensue.text.sparse import SparseRows, sparse_rows
 from ensue.vocabulary import Vocabulary
@@ -36,12 +36,12 @@ def cascades(num: int, seed: int) -> list[History]:
 PAST, ASKED = cascades(12, 0), cascades(5, 1)
 
 
-def memory(**options: int) -> tuple[CoParticipation, Vocabulary]:
+def memory() -> tuple[CascadeStore, Vocabulary]:
     vocabulary = Vocabulary(VALUES)
     past = CascadeStore(len(vocabulary))
     past.count(Histories.of(PAST[:7], vocabulary))
     past.count(Histories.of(PAST[7:], vocabulary))
-    return CoParticipation(past, window=WINDOW, **options), vocabulary
+    return past, vocabulary
 
 
 def beside(past: History, user: str) -> list[tuple[str, float]]:
@@ -74,7 +74,7 @@ def said(history: History, step: int, *, close: bool) -> tuple[dict[str, float],
 def test_are_the_sums_over_past_cascades() -> None:
     model, vocabulary = memory()
     batch = Windows(Histories.of(ASKED, vocabulary), 6).batch(np.arange(len(ASKED)))
-    heard = model.score(batch)
+    heard = co_participation_scores(model, batch, WINDOW)
     for number, (row, step) in enumerate(np.argwhere(batch.target_mask).tolist()):
         for close, sums in ((True, heard.near), (False, heard.far)):
             expected, by_event = said(ASKED[row], step, close=close)
@@ -90,9 +90,9 @@ def test_are_the_sums_over_past_cascades() -> None:
 def test_one_record_is_heard_as_among_others() -> None:
     model, vocabulary = memory()
     whole = Windows(Histories.of(ASKED, vocabulary), 6, last_only=True)
-    every = model.score(whole.batch(np.arange(len(ASKED))))
+    every = co_participation_scores(model, whole.batch(np.arange(len(ASKED))), WINDOW)
     for row in range(len(ASKED)):
-        alone = model.score(whole.batch(np.array([row])))
+        alone = co_participation_scores(model, whole.batch(np.array([row])), WINDOW)
         for among, own in ((every.near, alone.near), (every.far, alone.far)):
             np.testing.assert_allclose(among.toarray()[row], own.toarray()[0], rtol=1e-5)
 
@@ -101,19 +101,19 @@ def test_one_record_is_heard_as_among_others() -> None:
 def test_little_is_held_at_once_and_the_sums_are_the_same(monkeypatch: pytest.MonkeyPatch, places: int) -> None:
     model, vocabulary = memory()
     batch = Windows(Histories.of(ASKED, vocabulary), 6).batch(np.arange(len(ASKED)))
-    whole = model.score(batch)
+    whole = co_participation_scores(model, batch, WINDOW)
     monkeypatch.setattr(co_participation, "MAX_LOOKUPS", places)
     monkeypatch.setattr(co_participation, "EVENTS", places)
     held = list[int]()
 
     def counted(rows: Index, columns: Index, values: Floats, shape: tuple[int, int]) -> SparseRows:
-        if shape[1] == len(model.past.ids):
+        if shape[1] == len(model.ids):
             held.append(len(values))
         return sparse_rows(rows, columns, values, shape)
 
     monkeypatch.setattr(co_participation, "sparse_rows", counted)
     few, vocabulary = memory()
-    found = few.score(batch)
+    found = co_participation_scores(few, batch, WINDOW)
     assert len(held) > 1 and max(held) <= places + len(PAST)  # one event may have all of that
     for mine, theirs in ((found.near, whole.near), (found.far, whole.far)):
         np.testing.assert_allclose(mine.toarray(), theirs.toarray(), rtol=1e-5)
@@ -124,26 +124,28 @@ def test_what_is_far_away_in_time_is_not_looked_up_again() -> None:
     model, vocabulary = memory()
     gone = [History(record.values, tuple(time + 900 * DAY for time in record.times)) for record in ASKED]
     batch = Windows(Histories.of(gone, vocabulary), 6).batch(np.arange(len(gone)))
-    heard = model.score(batch)
+    heard = co_participation_scores(model, batch, WINDOW)
     np.testing.assert_allclose(heard.near.toarray(), FAR * heard.far.toarray(), rtol=1e-6)
 
 
-def test_a_user_is_looked_up_in_the_latest_cascades_alone() -> None:
-    whole, vocabulary = memory()
-    few, _ = memory(keep=1)
+def test_a_user_is_looked_up_in_the_latest_cascades_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     latest = next(past for past in reversed(PAST) if "a" in past.values)
-    question = Histories.of([History(("a",), (1e9,))], vocabulary)
-    batch = Windows(question, 6, last_only=True).batch(np.arange(1))
-    heard = {vocabulary.value(int(id)) for id in few.score(batch).far.toarray()[0].nonzero()[0]}
-    assert heard == {value for value, _ in beside(latest, "a")}
-    assert heard < {vocabulary.value(int(id)) for id in whole.score(batch).far.toarray()[0].nonzero()[0]}
+    found = []
+    for keep in (co_participation.KEEP, 1):
+        monkeypatch.setattr(co_participation, "KEEP", keep)
+        past, vocabulary = memory()
+        question = Histories.of([History(("a",), (1e9,))], vocabulary)
+        batch = Windows(question, 6, last_only=True).batch(np.arange(1))
+        ids = co_participation_scores(past, batch, WINDOW).far.toarray()[0].nonzero()[0]
+        found.append({vocabulary.value(int(id)) for id in ids})
+    assert found[1] == {value for value, _ in beside(latest, "a")} and found[1] < found[0]
 
 
 def test_grows_and_says_the_same() -> None:
     model, vocabulary = memory()
     batch = Windows(Histories.of(ASKED, vocabulary), 6).batch(np.arange(len(ASKED)))
-    grown = CoParticipation(model.past.grow(len(vocabulary) + 3), window=WINDOW)
-    old, new = model.score(batch), grown.score(batch)
+    grown = model.grow(len(vocabulary) + 3)
+    old, new = co_participation_scores(model, batch, WINDOW), co_participation_scores(grown, batch, WINDOW)
     assert np.array_equal(old.shares, new.shares)
     for mine, theirs in ((old.near, new.near), (old.far, new.far)):
         assert np.array_equal(mine.toarray(), theirs.toarray()[:, : len(vocabulary)])
@@ -152,20 +154,20 @@ def test_grows_and_says_the_same() -> None:
 def test_a_window_longer_than_any_cascade_takes_no_memory() -> None:
     model, vocabulary = memory()
     batch = Windows(Histories.of(cascades(3, 5), vocabulary), None).batch(np.arange(3))
-    wide, longest = (CoParticipation(model.past, window=window).score(batch) for window in (2**31 - 1, 99))
+    wide, longest = (co_participation_scores(model, batch, window) for window in (2**31 - 1, 99))
     assert np.array_equal(wide.near.toarray(), longest.near.toarray()) and np.array_equal(wide.shares, longest.shares)
 
 
 def test_what_is_counted_later_is_heard() -> None:
     model, vocabulary = memory()
     batch = Windows(Histories.of(ASKED, vocabulary), 6).batch(np.arange(len(ASKED)))
-    before = model.score(batch)
-    model.past.count(Histories.of(PAST[:3], vocabulary))
-    assert not np.array_equal(before.far.toarray(), model.score(batch).far.toarray())
+    before = co_participation_scores(model, batch, WINDOW)
+    model.count(Histories.of(PAST[:3], vocabulary))
+    assert not np.array_equal(before.far.toarray(), co_participation_scores(model, batch, WINDOW).far.toarray())
 
 
 def test_nobody_known_says_nothing() -> None:
     everywhere = np.ones((1, 2), np.bool_)
     batch = PaddedBatch(np.array([[2, 3]]), everywhere, np.zeros((1, 2)), everywhere, np.empty(0, np.int64))
-    heard = CoParticipation(CascadeStore(6)).score(batch)
+    heard = co_participation_scores(CascadeStore(6), batch, WINDOW)
     assert heard.near.shape == (2, 6) and not heard.near.toarray().any() and float(heard.shares.sum()) == 0

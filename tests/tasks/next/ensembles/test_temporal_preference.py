@@ -1,4 +1,4 @@
-"""TemporalPreference: gains as written, at each reading of each clock."""
+"""Temporal preference: gains as written, at each reading of each clock."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ensue import History
 from ensue.data.histories import Histories
 from ensue.tasks.next.dataset import Windows
 from ensue.tasks.next.ensembles.memory import CascadeStore
-from ensue.tasks.next.ensembles.temporal_preference import CLOCKS, DAY, PRIOR, TemporalPreference
+from ensue.tasks.next.ensembles.temporal_preference import CLOCKS, DAY, PRIOR, temporal_preference
 from ensue.vocabulary import Vocabulary
 
 VALUES = "abcdefgh"
@@ -31,11 +31,11 @@ def cascades(num: int, seed: int) -> list[History]:
 PAST, ASKED = cascades(30, 0), cascades(6, 1)
 
 
-def memory() -> tuple[TemporalPreference, Vocabulary]:
+def memory() -> tuple[CascadeStore, Vocabulary]:
     vocabulary = Vocabulary(VALUES)
     past = CascadeStore(len(vocabulary))
     past.count(Histories.of(PAST, vocabulary))
-    return TemporalPreference(past), vocabulary
+    return past, vocabulary
 
 
 def read(times: tuple[float, ...]) -> tuple[int, ...]:
@@ -57,7 +57,7 @@ def gains(clock: int, times: tuple[float, ...]) -> dict[str, float]:
 def test_gains_are_those_of_the_formula() -> None:
     model, vocabulary = memory()
     batch = Windows(Histories.of(ASKED, vocabulary), 60).batch(np.arange(len(ASKED)))
-    heard = list(model.score(batch))
+    heard = list(temporal_preference(model, batch, 30))
     assert len(heard) == len(CLOCKS)
     for clock, (gained, which) in enumerate(heard):
         table = gained[which]
@@ -74,14 +74,13 @@ def test_a_cut_of_a_long_cascade_changes_no_gain() -> None:
     long = Histories.of([History(tuple(values), tuple(times.tolist()))], vocabulary)
     past = CascadeStore(len(vocabulary))
     past.count(long)
-    habits = TemporalPreference(past)
     found = []
     for reach in (58, None):
         windows, table = Windows(long, reach), torch.zeros(len(CLOCKS), len(values), len(vocabulary))
         for index in range(len(windows)):
             own = np.array([index])
             at = torch.from_numpy(windows.positions(own))
-            for clock, (gained, which) in enumerate(habits.score(windows.batch(own))):
+            for clock, (gained, which) in enumerate(temporal_preference(past, windows.batch(own), 30)):
                 table[clock, at] = torch.from_numpy(gained[which])
         found.append(table)
     assert torch.equal(*found)
@@ -91,5 +90,5 @@ def test_a_cut_of_a_long_cascade_changes_no_gain() -> None:
 def test_nothing_past_says_nothing() -> None:
     _, vocabulary = memory()
     batch = Windows(Histories.of(ASKED, vocabulary), 6).batch(np.arange(len(ASKED)))
-    for gained, which in TemporalPreference(CascadeStore(len(vocabulary))).score(batch):
+    for gained, which in temporal_preference(CascadeStore(len(vocabulary)), batch, 30):
         assert gained[which].shape == (batch.num_targets, len(vocabulary)) and not gained.any()

@@ -211,34 +211,31 @@ def _shares(num_shared: Floats, first: Floats, second: Floats) -> tuple[Floats, 
 
 
 def _neighbours(sides: Sides) -> tuple[Floats, Floats, Floats]:
-    """(pairs,) distinct pairs of neighbours that both texts hold, that the first holds, that the second holds."""
-    num = len(sides[0])
+    """Return numbers of distinct pairs of adjacent words: on both sides, on the first, on the second."""
     grams = [word_grams((tokens,)) for tokens in sides]
-    double = [side_grams.first < side_grams.last for side_grams in grams]
-    distinct, codes = np.unique(
-        np.concatenate([side_grams.keys[is_pair] for side_grams, is_pair in zip(grams, double, strict=True)]),
-        return_inverse=True,
+    is_pair = [side_grams.first < side_grams.last for side_grams in grams]
+    keys, texts = (
+        [getattr(side_grams, name)[double] for side_grams, double in zip(grams, is_pair, strict=True)]
+        for name in ("keys", "texts")
     )
-    cells = (
-        np.concatenate([side_grams.texts[is_pair] for side_grams, is_pair in zip(grams, double, strict=True)])
-        * len(distinct)
-        + codes
-    )
-    first, second = (np.unique(cells_of_side) for cells_of_side in np.split(cells, [int(double[0].sum())]))
-    common = np.intersect1d(first, second, assume_unique=True)
+    distinct, codes = np.unique(np.concatenate(keys), return_inverse=True)
     width = max(len(distinct), 1)
-    return _count(common // width, num), _count(first // width, num), _count(second // width, num)
+    cells = np.concatenate(texts) * width + codes
+    first, second = map(np.unique, np.split(cells, [len(keys[0])]))
+    return _common_counts(first, second, width, len(sides[0]))
 
 
 def _ngrams(sides: Sides, spelled: SpelledWords) -> tuple[Floats, Floats, Floats]:
-    """(pairs,) distinct character n-grams that both texts hold, that the first holds, that the second holds."""
-    num, width = len(sides[0]), max(len(spelled.keys), 1)
+    """Return numbers of distinct character n-grams: on both sides, on the first, on the second."""
+    width = max(len(spelled.keys), 1)
+    (first_texts, first_columns, _), (second_texts, second_columns, _) = map(spelled.of_texts, sides)
+    return _common_counts(
+        first_texts * width + first_columns, second_texts * width + second_columns, width, len(sides[0])
+    )
 
-    def cells(tokens: Tokens) -> Index:
-        texts, columns, _ = spelled.of_texts(tokens)
-        return texts * width + columns
 
-    first, second = map(cells, sides)
+def _common_counts(first: Index, second: Index, width: int, num: int) -> tuple[Floats, Floats, Floats]:
+    """Return how many cells, text x width + key, both sides, the first and the second have of each text."""
     common = np.intersect1d(first, second, assume_unique=True)
     return _count(common // width, num), _count(first // width, num), _count(second // width, num)
 

@@ -61,7 +61,7 @@ from torch.nn import functional
 from ensue.nn.attention import masked_mean
 from ensue.nn.autograd import is_traced
 from ensue.nn.blocks import Block
-from ensue.nn.recurrent import GRULayer
+from ensue.nn.recurrent import GRULayer, turned_steps
 from ensue.tasks.link.batches import DistinctWords, LinkBatch, text_blocks
 from ensue.tasks.link.models.losses import contrastive_loss, triplet_loss
 from ensue.tasks.link.models.star import AST
@@ -93,7 +93,7 @@ class GRU(nn.Module):
     def forward(self, words: DistinctWords) -> Tensor:
         """(rows, width); 0 for a text without a word."""
         weights = masked_mean(words.mask, words.vectors.dtype)[:, None]
-        directions = (words.places, words.places.gather(1, _reversed(words.mask)))
+        directions = (words.places, words.places.gather(1, turned_steps(words.mask)))
         means = []
         # The second layer, if there is one, reads from the end.
         for layer, places in zip(self.sides, directions, strict=False):
@@ -101,12 +101,6 @@ class GRU(nn.Module):
             means.append((weights @ states)[:, 0])
         vectors = torch.cat(means, 1)
         return vectors if self.project is None else words.mean() + self.project(vectors)
-
-
-def _reversed(mask: Tensor) -> Tensor:
-    """Return the position of each word when every row is read from its end, (rows, length); padding stays in place."""
-    steps = torch.arange(mask.shape[1], device=mask.device)
-    return torch.where(mask, mask.sum(1, keepdim=True) - 1 - steps, steps)
 
 
 WINDOWS = (1, 2, 3, 4)

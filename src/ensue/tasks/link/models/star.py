@@ -83,7 +83,7 @@ class Ring(nn.Module):
         self.relay = relay
         self.norm = nn.LayerNorm(dim)
         self.inward = _projections(dim)
-        self.alphas = _alphas(heads, sparse)
+        self.alphas = Alphas(heads) if sparse else None
         self.scales = Scales(dim, heads) if scaled else None
         summing = torch.eye(heads).repeat_interleave(dim // heads, 0)
         self.summing = nn.Buffer(summing, persistent=False)  # (dim, heads): sums the features of each head
@@ -182,7 +182,7 @@ class Star(nn.Module):
         self.heads = heads
         self.residual = residual
         self.inward = _projections(dim)
-        self.alphas = _alphas(heads, sparse)
+        self.alphas = Alphas(heads) if sparse else None
         self.scales = Scales(dim, heads) if scaled else None
         if residual:
             nn.init.zeros_(self.inward.weight[:dim])
@@ -303,10 +303,6 @@ def _projections(dim: int) -> nn.Linear:
     for matrix in layer.weight.chunk(3):
         nn.init.xavier_uniform_(matrix)
     return layer
-
-
-def _alphas(heads: int, sparse: bool) -> Alphas | None:
-    return Alphas(heads) if sparse else None
 
 
 def _alpha(alphas: Alphas | None) -> float | Tensor:

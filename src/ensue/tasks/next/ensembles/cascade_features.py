@@ -31,9 +31,9 @@ from ensue.tasks.next.baselines.interpolated import Interpolated
 from ensue.tasks.next.batch import (
     PaddedBatch,
 )
-from ensue.tasks.next.ensembles.co_participation import CoParticipation
+from ensue.tasks.next.ensembles.co_participation import co_participation_scores
 from ensue.tasks.next.ensembles.memory import CascadeStore
-from ensue.tasks.next.ensembles.temporal_preference import CLOCKS, TemporalPreference
+from ensue.tasks.next.ensembles.temporal_preference import CLOCKS, temporal_preference
 from ensue.tasks.next.settings import CountingSettings
 from ensue.text.linear import log_softmax
 from ensue.text.sparse import SparseRows, sparse_rows
@@ -44,51 +44,44 @@ POWER = 3
 """Exponent of the similarity; chosen, like the roots, on validation cascades of FOREST's Twitter and Memetracker."""
 
 
-class CascadeNeighbours:
-    """The search among past cascades.
+def cascade_neighbours(past: CascadeStore, batch: PaddedBatch, window: int) -> SparseRows:
+    """Return M after each target step, (targets, ids).
 
     Args:
         past: the cascades.
+        batch: the cascades that are compared with them.
         window: how many of the latest events are compared.
     """
+    user_weights, memberships = past.cached("neighbours", lambda: _matrices(past))
+    time = batch.ids.shape[1]
+    row, step = batch.target_mask.nonzero()
+    lengths = np.minimum(step + 1, window)
+    ends = row * time + step
+    # Events are numbered in the (batch, time) table read row after row.
+    event = ranges(ends + 1 - lengths, lengths)
+    target = np.repeat(np.arange(len(row)), lengths)
+    weights = ((ends[target] + 1.0 - event) ** -0.5).astype(np.float32)
+    similarity = sparse_rows(target, batch.ids.reshape(-1)[event], weights, (len(row), past.num_ids)) @ user_weights
+    # The power concentrates the weight on the most similar cascades.
+    similarity.data **= POWER
+    return similarity @ memberships
 
-    def __init__(self, past: CascadeStore, *, window: int = 30) -> None:
-        self.past = past
-        self.window = window
 
-    def score(self, batch: PaddedBatch) -> SparseRows:
-        """Return M after each target step, (targets, ids)."""
-        user_weights, memberships = self.past.cached("neighbours", self._matrices)
-        time = batch.ids.shape[1]
-        row, step = batch.target_mask.nonzero()
-        lengths = np.minimum(step + 1, self.window)
-        ends = row * time + step
-        # Events are numbered in the (batch, time) table read row after row.
-        event = ranges(ends + 1 - lengths, lengths)
-        target = np.repeat(np.arange(len(row)), lengths)
-        weights = ((ends[target] + 1.0 - event) ** -0.5).astype(np.float32)
-        similarity = (
-            sparse_rows(target, batch.ids.reshape(-1)[event], weights, (len(row), self.past.num_ids)) @ user_weights
-        )
-        # The power concentrates the weight on the most similar cascades.
-        similarity.data **= POWER
-        return similarity @ memberships
-
-    def _matrices(self) -> tuple[SparseRows, SparseRows]:
-        """Return similarity weights of users, (ids, cascades), and memberships, (cascades, ids)."""
-        cascades = len(self.past.offsets) - 1
-        num_ids = self.past.num_ids
-        # A user who takes part twice in a cascade counts once.
-        keys = np.unique(self.past.owner() * num_ids + self.past.ids)
-        owner = keys // num_ids
-        value = keys % num_ids
-        memberships = sparse_rows(owner, value, np.ones(len(keys), np.float32), (cascades, num_ids))
-        # Inverse document frequency, with cascades as documents.
-        rare = np.log(cascades / np.bincount(value, minlength=num_ids)[value])
-        weights = (rare / np.sqrt(np.bincount(owner, minlength=cascades)[owner])).astype(np.float32)
-        # Entries are sorted by cascade; the transposed matrix needs them by user.
-        by_value = np.argsort(value, kind="stable")
-        return sparse_rows(value[by_value], owner[by_value], weights[by_value], (num_ids, cascades)), memberships
+def _matrices(past: CascadeStore) -> tuple[SparseRows, SparseRows]:
+    """Return similarity weights of users, (ids, cascades), and memberships, (cascades, ids)."""
+    cascades = len(past.offsets) - 1
+    num_ids = past.num_ids
+    # A user who takes part twice in a cascade counts once.
+    keys = np.unique(past.owner() * num_ids + past.ids)
+    owner = keys // num_ids
+    value = keys % num_ids
+    memberships = sparse_rows(owner, value, np.ones(len(keys), np.float32), (cascades, num_ids))
+    # Inverse document frequency, with cascades as documents.
+    rare = np.log(cascades / np.bincount(value, minlength=num_ids)[value])
+    weights = (rare / np.sqrt(np.bincount(owner, minlength=cascades)[owner])).astype(np.float32)
+    # Entries are sorted by cascade; the transposed matrix needs them by user.
+    by_value = np.argsort(value, kind="stable")
+    return sparse_rows(value[by_value], owner[by_value], weights[by_value], (num_ids, cascades)), memberships
 
 
 LONGEST = 500
@@ -244,13 +237,13 @@ class CascadeFeatures:
         """
         past = self.past
         window = self.window
-        co_participation = CoParticipation(past, window=window).score(batch)
-        neighbours = CascadeNeighbours(past, window=window).score(batch)
+        participation = co_participation_scores(past, batch, window)
+        neighbours = cascade_neighbours(past, batch, window)
         users = None
         listed = np.empty(0, np.bool_)
         columns: Index | slice = slice(None)
         if past.num_ids > MAX_DENSE_USERS:
-            users, listed = shortlists(network, (co_participation.near, neighbours), past.totals())
+            users, listed = shortlists(network, (participation.near, neighbours), past.totals())
             columns = users
             column_of_id = np.full(past.num_ids, -1)
             column_of_id[users] = np.arange(len(users))
@@ -258,7 +251,7 @@ class CascadeFeatures:
         # Each feature is a view of one row of the table and is written in place.
         features = dict(zip(FEATURES, table, strict=True))
         features["network"][:] = network[:, columns]
-        timed, untimed, _ = co_participation
+        timed, untimed, _ = participation
         for name, memory_scores in (("near", timed), ("far", untimed), ("alike", neighbours)):
             # Stored entries of a sparse row lie next to each other: each is divided by the sum of its row.
             row_sums = np.maximum(memory_scores @ np.ones(memory_scores.shape[1]), 1e-30)
@@ -279,7 +272,7 @@ class CascadeFeatures:
             # The network sees no further back than its receptive field.
             num_events = np.minimum(num_events, self.reach + 1)
         features["length"][:] = np.log1p(num_events.astype(np.float32))[:, None]
-        for name, (gains, reading) in zip(CLOCKS, TemporalPreference(past, window=window).score(batch), strict=True):
+        for name, (gains, reading) in zip(CLOCKS, temporal_preference(past, batch, window), strict=True):
             # Gains are computed once per clock reading and gathered for each target step.
             np.take(gains[:, columns], reading, axis=0, out=features[name])
         for name in BASELINES:
@@ -288,7 +281,7 @@ class CascadeFeatures:
             np.maximum(log_shares, np.float32(MIN_LOG_SHARE), out=features[name])
         if users is None:
             table[..., :FIRST] = 0.0
-        return CandidateFeatures(table, co_participation.shares, users, listed)
+        return CandidateFeatures(table, participation.shares, users, listed)
 
     def _baseline(self, name: str) -> Cooccurrence:
         """Return a baseline that is counted from the past cascades."""

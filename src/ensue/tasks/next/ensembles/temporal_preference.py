@@ -45,53 +45,46 @@ class ClockTable(NamedTuple):
     gains: Floats
 
 
-class TemporalPreference:
-    """Score the next user by the five clocks.
+def temporal_preference(past: CascadeStore, batch: PaddedBatch, window: int) -> Iterator[tuple[Scores, Index]]:
+    """Yield for each of ``CLOCKS`` the gains of users at each reading, (readings, ids), and a step's reading.
 
     Args:
         past: the cascades.
+        batch: times as in the past cascades.
         window: over how many events the pace is taken.
     """
+    row, step = batch.target_mask.nonzero()
+    times = batch.times
+    window_start = np.maximum(step - window + 1, 0)
+    readings = _read(times[row, step], times[row, window_start], times[row, np.maximum(step - 1, 0)], step > 0)
+    tables = past.cached(f"habits {window}", lambda: _tables(past, window))
+    for table, read in zip(tables, readings, strict=True):
+        distinct, which = np.unique(read, return_inverse=True)
+        # Only readings that occur in the batch are looked up; all others gain nothing.
+        _, row_of_reading, column = np.intersect1d(table.readings, distinct, assume_unique=True, return_indices=True)
+        lengths = np.diff(table.starts)[row_of_reading]
+        entry = ranges(table.starts[row_of_reading], lengths)
+        gains = np.zeros((len(distinct), past.num_ids), np.float32)
+        # Scatter the stored users of each reading into its row of ids.
+        gains[np.repeat(column, lengths), table.values[entry]] = table.gains[entry]
+        yield gains, which
 
-    def __init__(self, past: CascadeStore, *, window: int = 30) -> None:
-        self.past = past
-        self.window = window
 
-    def score(self, batch: PaddedBatch) -> Iterator[tuple[Scores, Index]]:
-        """Yield for each of ``CLOCKS`` the gains of users at each reading, (readings, ids), and a step's reading."""
-        row, step = batch.target_mask.nonzero()
-        times = batch.times
-        window_start = np.maximum(step - self.window + 1, 0)
-        readings = _read(times[row, step], times[row, window_start], times[row, np.maximum(step - 1, 0)], step > 0)
-        tables = self.past.cached(f"habits {self.window}", self._tables)
-        for table, read in zip(tables, readings, strict=True):
-            distinct, which = np.unique(read, return_inverse=True)
-            # Only readings that occur in the batch are looked up; all others gain nothing.
-            _, row_of_reading, column = np.intersect1d(
-                table.readings, distinct, assume_unique=True, return_indices=True
-            )
-            lengths = np.diff(table.starts)[row_of_reading]
-            entry = ranges(table.starts[row_of_reading], lengths)
-            gains = np.zeros((len(distinct), self.past.num_ids), np.float32)
-            # Scatter the stored users of each reading into its row of ids.
-            gains[np.repeat(column, lengths), table.values[entry]] = table.gains[entry]
-            yield gains, which
-
-    def _tables(self) -> list[ClockTable]:
-        """Return one table for each clock."""
-        starts = self.past.offsets
-        times = self.past.times
-        position = np.arange(len(times))
-        first = np.repeat(starts[:-1], np.diff(starts))
-        # The first event of a cascade has no event before it, at which a clock could be read.
-        event = np.flatnonzero(position > first)
-        latest = event - 1
-        first = first[event]
-        window_start = np.maximum(latest - self.window + 1, first)
-        previous = np.maximum(latest - 1, first)
-        read = _read(times[latest], times[window_start], times[previous], latest > first)
-        values = self.past.ids[event].astype(np.int64)
-        return [_table(readings, values, self.past.num_ids) for readings in read]
+def _tables(past: CascadeStore, window: int) -> list[ClockTable]:
+    """Return one table for each clock."""
+    starts = past.offsets
+    times = past.times
+    position = np.arange(len(times))
+    first = np.repeat(starts[:-1], np.diff(starts))
+    # The first event of a cascade has no event before it, at which a clock could be read.
+    event = np.flatnonzero(position > first)
+    latest = event - 1
+    first = first[event]
+    window_start = np.maximum(latest - window + 1, first)
+    previous = np.maximum(latest - 1, first)
+    read = _read(times[latest], times[window_start], times[previous], latest > first)
+    values = past.ids[event].astype(np.int64)
+    return [_table(readings, values, past.num_ids) for readings in read]
 
 
 def _read(latest: Floats, window_start: Floats, previous: Floats, paused: Mask) -> tuple[Index, ...]:

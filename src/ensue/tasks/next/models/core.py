@@ -23,7 +23,6 @@ The learning rate rises over the first steps and falls to 0 along a cosine.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
@@ -32,8 +31,8 @@ from torch.nn import functional
 from ensue import kernels
 from ensue.nn.attention import band, masked_softmax
 from ensue.nn.autograd import DerivedCache, parameters_of
-from ensue.nn.device import is_float32_on_cpu
 from ensue.nn.dropout import Dropout
+from ensue.nn.incremental import prepared_pass
 from ensue.nn.item_head import (
     Best,
     ItemHead,
@@ -148,8 +147,8 @@ class CORE(ItemNetwork[CORESettings]):
 
     def encode(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return unit vectors of the target steps, (targets, dim), and the weights of events, (batch, time, time)."""
-        if self._few(batch) and (fused := self._fused.get(parameters_of(self))).suits(batch):
-            return fused.sessions(batch)
+        if self._few(batch) and (prepared := self._fused.get(parameters_of(self))) is not None:
+            return self._compiled_sessions(batch, prepared)
         time = batch.ids.shape[1]
         dim = self.settings.dim
         steps = torch.arange(time, device=batch.ids.device)
@@ -207,13 +206,37 @@ class CORE(ItemNetwork[CORESettings]):
     def _few(self, batch: Batch) -> bool:
         """Return whether a compiled pass pays: for few sessions, without a gradient."""
         inference = not (torch.is_grad_enabled() or self.training)
-        return len(batch.ids) <= MAX_FUSED and inference and not batch.ids.is_cuda
+        is_small = 0 < len(batch.ids) <= MAX_FUSED and batch.ids.numel() > 0
+        return is_small and inference and not batch.ids.is_cuda and kernels.is_loaded()
 
-    def _packed(self) -> FusedCORE:
-        attention_inputs = [self.query, self.key, self.value]
-        pooling = [self.asking, self.answering]
-        linears = attention_inputs, [self.joined], [self.wide], [self.narrow], pooling
-        return FusedCORE(self.items.weight, (self.before, self.after), linears, self.by_distance)
+    def _packed(self) -> kernels.Structure | None:
+        """Return the weights for a compiled pass over few sessions: one call in place of fifty small operations."""
+        linears = {
+            "inward": [self.query, self.key, self.value],
+            "joined": [self.joined],
+            "wide": [self.wide],
+            "narrow": [self.narrow],
+            "asking": [self.asking, self.answering],
+        }
+        tensors = {"items": self.items.weight, "by_distance": self.by_distance}
+        for name, layers in linears.items():
+            tensors[name] = torch.cat([layer.weight for layer in layers]).T.contiguous()
+            if layers[0].bias is not None:
+                tensors[f"{name}_bias"] = torch.cat([layer.bias for layer in layers])
+        norms = {"before": self.before, "after": self.after}
+        return prepared_pass("sessions", tensors, norms, heads=self.settings.heads)
+
+    def _compiled_sessions(self, batch: Batch, prepared: kernels.Structure) -> tuple[Tensor, Tensor]:
+        """Compute :meth:`encode` by a compiled pass."""
+        rows, time = batch.ids.shape
+        # The kernel fills only the steps of real events; attention weights of padding stay 0.
+        sessions = torch.empty(rows, time, self.settings.dim)
+        weights = torch.zeros(rows, time, time)
+        kernels.call(
+            "sessions", prepared, ids=batch.ids.contiguous(), lengths=batch.mask.sum(1), sessions=sessions,
+            weights=weights,
+        )  # fmt: skip
+        return sessions[batch.target_mask], weights
 
     def _shortened(self) -> ShortItems | None:
         """:meth:`table` in half its size, the counts as what is added to a score."""
@@ -261,54 +284,3 @@ class CORE(ItemNetwork[CORESettings]):
         sessions, _ = self.encode(batch)
         queries = self.with_prior(sessions)
         return self.items.loss(queries, batch.targets, self.candidates, batch.weights, batch.negatives)
-
-
-class FusedCORE:
-    """The weights of the network for a compiled pass over few sessions: one call in place of fifty small operations.
-
-    Args:
-        items: (ids, dim).
-        norms: before attention, and before the feed-forward part.
-        linears: lists of linear maps that read the same: query, key and value; what joins the heads; wide; narrow; what
-            asks and what answers.
-        by_distance: (heads + 1, length).
-    """
-
-    def __init__(
-        self, items: Tensor, norms: Sequence[nn.LayerNorm], linears: Sequence[Sequence[nn.Linear]], by_distance: Tensor
-    ) -> None:
-        names = ("inward", "joined", "wide", "narrow", "asking")
-        tensors = {"items": items, "by_distance": by_distance}
-        for name, layers in zip(names, linears, strict=True):
-            tensors[name] = torch.cat([layer.weight for layer in layers]).T.contiguous()
-        for name, layers in zip(names[2:], linears[2:], strict=True):
-            tensors[f"{name}_bias"] = torch.cat([layer.bias for layer in layers])
-        norm_tensors = [tensor for norm in norms for tensor in (norm.weight, norm.bias)]
-        all_tensors = (*tensors.values(), *norm_tensors)
-        self.plain = is_float32_on_cpu(*all_tensors) and all(tensor.is_contiguous() for tensor in all_tensors)
-        if not self.plain:
-            return
-        attention_norm, feed_forward_norm = (
-            kernels.prepare("Norm", weight=norm.weight, bias=norm.bias, eps=norm.eps, dim=items.shape[1])
-            for norm in norms
-        )
-        heads = len(by_distance) - 1
-        self.prepared = kernels.prepare(
-            "sessions", **tensors, before=attention_norm, after=feed_forward_norm, heads=heads
-        )
-
-    def suits(self, batch: Batch) -> bool:
-        """Return whether the compiled pass takes these sessions, and is the faster one."""
-        return self.plain and kernels.is_loaded() and 0 < len(batch.ids) <= MAX_FUSED and batch.ids.numel() > 0
-
-    def sessions(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Compute :meth:`ensue.tasks.next.models.core.CORE.encode`."""
-        rows, time = batch.ids.shape
-        # The kernel fills only the steps of real events; attention weights of padding stay 0.
-        sessions = torch.empty(rows, time, self.prepared.dimensions["dim"])
-        weights = torch.zeros(rows, time, time)
-        kernels.call(
-            "sessions", self.prepared, ids=batch.ids.contiguous(), lengths=batch.mask.sum(1), sessions=sessions,
-            weights=weights,
-        )  # fmt: skip
-        return sessions[batch.target_mask], weights

@@ -40,8 +40,8 @@ from torch.nn import functional
 from ensue import kernels
 from ensue.nn.attention import band, masked_softmax
 from ensue.nn.autograd import DerivedCache, is_traced, parameters_of
-from ensue.nn.device import is_float32_on_cpu
 from ensue.nn.dropout import Dropout
+from ensue.nn.incremental import prepared_pass
 from ensue.nn.item_head import ItemHead, start_normal
 from ensue.nn.sampling import draw_unseen, pairwise_loss, pairwise_softmax_loss
 from ensue.tasks.next.batch import Batch
@@ -109,7 +109,7 @@ class SANSR(ItemNetwork[SANSRSettings]):
         self.positions = nn.Embedding(settings.max_length, settings.dim)
         self.blocks = nn.ModuleList(SANSRBlock(settings) for _ in range(settings.num_layers))
         self.dropout = Dropout(settings.dropout)
-        self._fused = DerivedCache(lambda: FusedSANSR(self))
+        self._fused = DerivedCache(self._packed)
         start_normal(self.items, std=settings.dim**-0.5 / 4)
         nn.init.normal_(self.positions.weight, std=settings.dim**-0.5 / 4)
 
@@ -122,9 +122,9 @@ class SANSR(ItemNetwork[SANSRSettings]):
         is_small = 0 < len(batch.ids) <= MAX_FUSED or 0 < batch.ids.numel() <= MAX_FUSED_EVENTS
         is_fused = is_answer and is_small and not self.training and not batch.ids.is_cuda
         if is_fused and len(self.blocks) == 1 and kernels.is_loaded():
-            fused = self._fused.get(parameters_of(self))
-            if fused.is_plain:
-                return fused.sessions(batch)
+            prepared = self._fused.get(parameters_of(self))
+            if prepared is not None:
+                return self._compiled_sessions(batch, prepared)
         return self._prefixes(batch) if is_answer or len(self.blocks) != 1 else self._one_pass(batch)
 
     def loss(self, batch: Batch) -> Tensor:
@@ -208,44 +208,26 @@ class SANSR(ItemNetwork[SANSRSettings]):
         fed: Tensor = block.feed(block.join(heads)[batch.target_mask], latest[batch.target_mask])
         return fed, weights.mean(1)
 
-
-class FusedSANSR:
-    """The weights of a network with one block for a compiled pass over a few target steps.
-
-    Args:
-        model: the network.
-    """
-
-    def __init__(self, model: SANSR) -> None:
-        (block,) = model.blocks
+    def _packed(self) -> kernels.Structure | None:
+        """Return the weights of a network with one block for a compiled pass over a few target steps."""
+        (block,) = self.blocks
         assert isinstance(block, SANSRBlock)
         attention_inputs = torch.cat([block.query.weight, block.key.weight, block.value.weight])
         matrices = {"inward": attention_inputs, "joined": block.joined.weight}
         matrices |= {"wide": block.wide.weight, "narrow": block.narrow.weight}
         tensors = {name: weight.T.contiguous() for name, weight in matrices.items()}
-        tensors |= {"items": model.items.weight, "positions": model.positions.weight}
+        tensors |= {"items": self.items.weight, "positions": self.positions.weight}
         tensors |= {"wide_bias": block.wide.bias, "narrow_bias": block.narrow.bias}
         norms = {"before": block.before, "after": block.after}
-        norm_tensors = [tensor for norm in norms.values() for tensor in (norm.weight, norm.bias)]
-        self.is_plain = is_float32_on_cpu(*tensors.values(), *norm_tensors) and model.items.weight.is_contiguous()
-        if not self.is_plain:
-            return
-        dim = model.settings.dim
-        prepared_norms = {
-            name: kernels.prepare("Norm", weight=norm.weight, bias=norm.bias, eps=norm.eps, dim=dim)
-            for name, norm in norms.items()
-        }
-        self.prepared = kernels.prepare(
-            "latest_clicks", **tensors, **prepared_norms, heads=block.heads, residual=int(block.residual)
-        )
+        return prepared_pass("latest_clicks", tensors, norms, heads=block.heads, residual=int(block.residual))
 
-    def sessions(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Compute :meth:`SANSR.encode`."""
+    def _compiled_sessions(self, batch: Batch, prepared: kernels.Structure) -> tuple[Tensor, Tensor]:
+        """Compute :meth:`encode` by a compiled pass."""
         rows, steps = batch.target_mask.nonzero(as_tuple=True)
-        sessions = torch.empty(len(rows), self.prepared.dimensions["dim"])
+        sessions = torch.empty(len(rows), self.settings.dim)
         weights = torch.empty(len(rows), batch.ids.shape[1])
         kernels.call(
-            "latest_clicks", self.prepared, ids=batch.ids.contiguous(), rows=rows.contiguous(),
+            "latest_clicks", prepared, ids=batch.ids.contiguous(), rows=rows.contiguous(),
             steps=steps.contiguous(), sessions=sessions, weights=weights,
         )  # fmt: skip
         attention = torch.zeros(batch.mask.shape + batch.mask.shape[1:])

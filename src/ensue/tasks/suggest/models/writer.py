@@ -147,16 +147,11 @@ class QueryWriter(nn.Module):
         Returns:
             (tokens, dim); (rows, length, source) attention of the last layer, mean over heads.
         """
-        return self._climb(memory, self.look(read, rows), rows, weigh=weigh)
-
-    def _climb(
-        self, memory: WriterMemory, vectors: Tensor, rows: PackedRows, seen: Tensor | None = None, *, weigh: bool
-    ) -> tuple[Tensor, Tensor | None]:
-        """All layers; see :meth:`DecoderLayer.forward`."""
+        vectors = self.look(read, rows)
         weights = None
         for number, layer in enumerate(self.layers):
             last = weigh and number == len(self.layers) - 1
-            vectors, weights = layer(vectors, rows, memory.keys[:, number], memory.mask, seen=seen, weigh=last)
+            vectors, weights = layer(vectors, rows, memory.keys[:, number], memory.mask, weigh=last)
         return vectors, weights
 
     def loss(self, memory: WriterMemory, read: Tensor, targets: Tensor) -> Tensor:

@@ -476,3 +476,30 @@ def test_lists_beside_an_item_are_features(tmp_path: Path) -> None:
     lines = [{"session": "a", "item": item, "tags": ["x", "y"], "time": at} for at, item in enumerate("pq")]
     histories, _ = read(write(tmp_path, "\n".join(map(json.dumps, lines)) + "\n"))
     assert records(histories) == [History(("p", "q"), (0.0, 1.0), "a")]
+
+
+def test_a_cell_may_hold_a_list_of_items(tmp_path: Path) -> None:
+    text = 'user,item,time\na,"[\'x\', \'y\']",5\nb,[],6\na,"[""z""]",7\n'
+    histories, understood = read(write(tmp_path, text), gap=0)
+    assert records(histories) == [History(("x", "y", "z"), (5.0, 5.0, 7.0), "a")]
+    assert "cells of 'item' are lists; each member is an event" in understood.notes
+
+
+def test_an_empty_cell_beside_lists_stays_an_event_without_an_item(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="line 3: column 'item' is empty; every event needs the item"):
+        read(write(tmp_path, "user,item,time\na,\"['x', 'y']\",5\na,,6\n"))
+
+
+def test_a_cell_may_hold_a_list_of_times(tmp_path: Path) -> None:
+    text = 'user,item,time\na,"[1, 2]","[5, 6]"\nb,"[2, 3]","[8, 9.5]"\n'
+    assert records(read(write(tmp_path, text))[0]) == [
+        History(("1", "2"), (5.0, 6.0), "a"),
+        History(("2", "3"), (8.0, 9.5), "b"),
+    ]
+    with pytest.raises(DataError, match=r"line 3: 1 item and 2 times; give one time per item"):
+        read(write(tmp_path, text.replace("[2, 3]", "[2]")))
+
+
+def test_names_in_brackets_are_items(tmp_path: Path) -> None:
+    histories, _ = read(write(tmp_path, "session,item\na,[rec]\na,[sic]\n"))
+    assert records(histories)[0].values == ("[rec]", "[sic]")

@@ -32,7 +32,7 @@ from ensue.data.sequences.columns import (
     is_user_log,
 )
 from ensue.data.sequences.formats import READERS, recognise, stated_layout
-from ensue.data.sequences.sessions import find_lists, find_nested, read_lists, with_clock
+from ensue.data.sequences.sessions import find_lists, find_nested, read_lists, with_clock, with_listed_items
 from ensue.data.sequences.weights import read_numbers
 from ensue.data.table import (
     ReadOptions,
@@ -236,7 +236,7 @@ def read_roles(table: Table, options: ReadOptions) -> Table:
     Raises:
         DataError: the first row that does not fit.
     """
-    return select_event_types(read_numbers(with_clock(table)), options.event_types)
+    return select_event_types(read_numbers(with_clock(with_listed_items(table))), options.event_types)
 
 
 def _read_delimited(content: Content, options: ReadOptions, columns: dict[str, str], notes: tuple[str, ...]) -> Table:

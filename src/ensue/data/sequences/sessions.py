@@ -15,6 +15,7 @@ from ensue.data.dates import Where, join_days
 from ensue.data.delimited import Delimited
 from ensue.data.files import Content
 from ensue.data.histories import Histories, is_prefix, ranges
+from ensue.data.lists import lists_in
 from ensue.data.sequences.columns import CLOCK, PARTS, ROLES, entry_name, find_columns, is_offset
 from ensue.data.sequences.events import list_table, split_ids
 from ensue.data.table import (
@@ -28,7 +29,7 @@ from ensue.data.table import (
     skipped,
 )
 from ensue.errors import DataError, SettingError
-from ensue.lines import quoted
+from ensue.lines import plural, quoted
 
 GAP = 30.0
 """Minutes without a click that end a session, the convention of web analytics."""
@@ -116,6 +117,31 @@ def _add_offsets(day: pl.Series, offset: pl.Series, where: Where) -> pl.Series:
     _refuse(day, dates.is_null(), "a date such as 2016-05-09", where)
     _refuse(offset, ~milliseconds.is_finite().fill_null(value=False), "a number of milliseconds", where)
     return (dates + (milliseconds * 1000).round().cast(pl.Int64).cast(pl.Duration("us"))).rename(day.name)
+
+
+def with_listed_items(table: Table) -> Table:
+    """Return a table with an item per row, where each cell held the text of a list of items, or also of their times.
+
+    Raises:
+        DataError: a row with more items than times, or fewer.
+    """
+    texts = {role: table.frame[role] for role in ("item", "time") if table.frame.schema.get(role) == pl.String}
+    # The first cells tell, for whole columns of lists are rare.
+    lists = {role: found for role, column in texts.items() if lists_in(column.head(9)) and (found := lists_in(column))}
+    if "item" not in lists:
+        return table
+    members = {role: texts[role].replace_strict(found, default=None) for role, found in lists.items()}
+    lengths = [column.list.len().fill_null(1) for column in members.values()]
+    for row in (lengths[0] != lengths[-1]).arg_true()[:1]:
+        items, times = plural(lengths[0][row], "item"), plural(lengths[-1][row], "time")
+        raise DataError(f"{table.where(row)}: {items} and {times}; give one time per item")
+    rows = np.repeat(np.arange(len(table.frame)), lengths[0].to_numpy())
+    frame = table.frame.with_columns(column.alias(role) for role, column in members.items())
+    note = f"cells of {' and '.join(quoted(table.columns[role]) for role in lists)} are lists; each member is an event"
+    return replace(
+        table, frame=frame.filter(lengths[0] > 0).explode(*lists), where=lambda row: table.where(int(rows[row])),
+        notes=(*table.notes, note),
+    )  # fmt: skip
 
 
 def find_lists(header: Sequence[str]) -> dict[str, list[str]] | None:
@@ -232,12 +258,7 @@ def _entries(rows: Iterable[Mapping[str, object]], name: str) -> list[object]:
     return [entry for value in lists if isinstance(value, list) for entry in value]
 
 
-def read_nested(
-    content: Content,
-    columns: dict[str, str],
-    notes: tuple[str, ...] = (),
-    events: str = "",
-) -> Table:
+def read_nested(content: Content, columns: dict[str, str], notes: tuple[str, ...] = (), events: str = "") -> Table:
     """Return the events of rows that hold whole sessions.
 
     Args:

@@ -317,11 +317,7 @@ def _posts(
 
 
 def _subject(
-    town: TownFile,
-    interest: str,
-    day: int,
-    moods: Mapping[str, Floats],
-    generator: np.random.Generator,
+    town: TownFile, interest: str, day: int, moods: Mapping[str, Floats], generator: np.random.Generator
 ) -> tuple[TownFile | None, str | None]:
     """Return the article of a post, and the feeling of a post about the event."""
     draw = generator.random()

@@ -220,13 +220,7 @@ class DecoderLayer(nn.Module):
         self.drop = Dropout(dropout)
 
     def forward(
-        self,
-        items: Tensor,
-        rows: PackedRows,
-        memory: Tensor,
-        mask: Tensor,
-        *,
-        weigh: bool = False,
+        self, items: Tensor, rows: PackedRows, memory: Tensor, mask: Tensor, *, weigh: bool = False
     ) -> tuple[Tensor, Tensor | None]:
         """Return each item mixed with those before it and with the memory.
 

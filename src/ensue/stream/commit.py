@@ -33,14 +33,7 @@ from ensue.store import checksums
 from ensue.store.access import ensure_file, sibling_access
 from ensue.store.checksums import opened
 from ensue.store.folder import damage, read_file, read_settings, write_folder
-from ensue.store.pack import (
-    TensorFile,
-    arrays_in,
-    files_of,
-    read_packed,
-    require_finite,
-    tensor_bytes,
-)
+from ensue.store.pack import TensorFile, arrays_in, files_of, read_packed, require_finite, tensor_bytes
 from ensue.stream.events import ReaderState
 from ensue.stream.metrics import Board, Hour, PopularTable
 from ensue.stream.sessions import Chunk, HistoryTable, SessionTable

@@ -8,9 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ensue.data.histories import Histories, Index, entries_of, ranges, scrambled
-from ensue.tasks.next.batch import (
-    PaddedBatch,
-)
+from ensue.tasks.next.batch import PaddedBatch
 from ensue.tasks.next.training_data import Exclusion, fingerprints
 from ensue.topk import Scores
 from ensue.training.batches import epoch_batches, evaluation_batches

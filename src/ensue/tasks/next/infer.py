@@ -18,19 +18,9 @@ from ensue.records import History
 from ensue.settings import require_k
 from ensue.tasks.next.attributions import TESTED, Filters, HistoryScores, ScoreFunction, answers, encode_records
 from ensue.tasks.next.baselines.counting import logarithm
-from ensue.tasks.next.batch import (
-    PaddedBatch,
-    ScoredBatch,
-)
+from ensue.tasks.next.batch import PaddedBatch, ScoredBatch
 from ensue.tasks.next.dataset import Windows, hide_seen, latest_windows, seen_ids
-from ensue.tasks.next.item_filter import (
-    ALL_ITEMS,
-    MAX_SCORED,
-    Rules,
-    permitted_items,
-    rows_by_filter,
-    top_items,
-)
+from ensue.tasks.next.item_filter import ALL_ITEMS, MAX_SCORED, Rules, permitted_items, rows_by_filter, top_items
 from ensue.tasks.next.model import Baseline, Network, NextModel, Ranks
 from ensue.tasks.next.reranking import MIN_POOL, POOL
 from ensue.tasks.next.state import NextState

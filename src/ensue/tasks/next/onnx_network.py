@@ -13,10 +13,7 @@ from ensue.errors import ModelFolderError
 from ensue.nn.validation import LARGEST_COUNT, Array, require_number, require_table
 from ensue.store.graph import ENSEMBLE, Graph
 from ensue.store.pack import read_arrays
-from ensue.tasks.next.batch import (
-    PaddedBatch,
-    ScoredBatch,
-)
+from ensue.tasks.next.batch import PaddedBatch, ScoredBatch
 from ensue.tasks.next.ensembles.blend_counts import REPEATS, PartWeights, contributions
 from ensue.tasks.next.ensembles.cascade_features import FEATURES, ArrayMixture, CascadeFeatures
 from ensue.tasks.next.ensembles.memory import BlendMemory, CascadeStore

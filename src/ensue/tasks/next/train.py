@@ -27,13 +27,7 @@ from ensue.tasks.next.item_features import FeatureEncoder, KnownItems
 from ensue.tasks.next.model import CountsToo, Finishes, NextModel
 from ensue.tasks.next.ranking import target_ranks
 from ensue.tasks.next.state import NextMetadata, NextState
-from ensue.tasks.next.training_data import (
-    default_exclusion,
-    left_out,
-    repeat_shares,
-    require_targets,
-    shared_part,
-)
+from ensue.tasks.next.training_data import default_exclusion, left_out, repeat_shares, require_targets, shared_part
 from ensue.tasks.next.update import add_items, add_values, require_weighing
 from ensue.training.checkpoint import Checkpoint
 from ensue.training.distributed import mean_over_ranks, rank_and_size, share

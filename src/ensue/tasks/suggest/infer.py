@@ -30,14 +30,7 @@ from ensue.metrics import Floats
 from ensue.tasks.suggest.baselines.counting import MostFrequentNext, RepeatLast, Suggestions, last_of_each
 from ensue.tasks.suggest.baselines.shares import CONDITIONS, SOURCES
 from ensue.tasks.suggest.batch import PADDING, UNKNOWN, PaddedQueries, pad, padded
-from ensue.tasks.suggest.candidates import (
-    ALL_FEATURES,
-    NETWORK,
-    CandidateRows,
-    features,
-    first_of_each,
-    shares,
-)
+from ensue.tasks.suggest.candidates import ALL_FEATURES, NETWORK, CandidateRows, features, first_of_each, shares
 from ensue.tasks.suggest.catalogue import RERANKER
 from ensue.tasks.suggest.ensembles.consensus import order as by_consensus
 from ensue.tasks.suggest.metadata import SuggesterMetadata

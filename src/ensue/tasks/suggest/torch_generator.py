@@ -26,12 +26,7 @@ from ensue.nn.device import is_float32_on_cpu
 from ensue.nn.topk import topk
 from ensue.nn.transformer import sinusoids
 from ensue.tasks.suggest.batch import END, PADDING, PaddedQueries, select
-from ensue.tasks.suggest.decoding import (
-    Extended,
-    Results,
-    barriers,
-    beam_search,
-)
+from ensue.tasks.suggest.decoding import Extended, Results, barriers, beam_search
 from ensue.tasks.suggest.model import Decoder, QueryNetwork, score
 from ensue.tasks.suggest.models.writer import QueryWriter, WriterMemory
 from ensue.tasks.suggest.prefix import Typed

@@ -183,11 +183,7 @@ class Progress:
 
 
 def review(
-    start: Floats,
-    rows: SparseRows,
-    ask: Ask,
-    settings: ReviewSettings | None = None,
-    shared: Shared | None = None,
+    start: Floats, rows: SparseRows, ask: Ask, settings: ReviewSettings | None = None, shared: Shared | None = None
 ) -> Iterator[Progress]:
     """Ask for labels until the target is reached, everything is read, or the reader stops.
 

@@ -24,10 +24,7 @@ from ensue.data.histories import Histories, Ids, Index, entries_of, ranges
 from ensue.metrics import Floats
 from ensue.nn.validation import require_counts, require_ids, require_offsets, require_table
 from ensue.settings import Settings
-from ensue.tasks.next.batch import (
-    PaddedBatch,
-    ScoredBatch,
-)
+from ensue.tasks.next.batch import PaddedBatch, ScoredBatch
 from ensue.tasks.next.settings import CountingSettings
 from ensue.text.sparse import sparse_rows
 from ensue.topk import Scores

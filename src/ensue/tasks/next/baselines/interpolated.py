@@ -30,10 +30,7 @@ from ensue.nn.validation import require_number, require_table
 from ensue.tasks.next.baselines.counting import Cooccurrence, Popularity, log_mixture, logarithm
 from ensue.tasks.next.baselines.recent import Recent, latest_tenth, latest_windows
 from ensue.tasks.next.baselines.repeats import RepeatShares, own_values
-from ensue.tasks.next.batch import (
-    PaddedBatch,
-    ScoredBatch,
-)
+from ensue.tasks.next.batch import PaddedBatch, ScoredBatch
 from ensue.tasks.next.dataset import Windows
 from ensue.text.sparse import SparseRows, both_ways, sparse_rows
 from ensue.topk import Scores

@@ -18,10 +18,7 @@ from ensue.data.histories import Histories, Index
 from ensue.tasks.next.baselines.counting import SequentialRules, log_mixture, logarithm
 from ensue.tasks.next.baselines.recent import latest_tenth, latest_windows
 from ensue.tasks.next.baselines.repeats import RepeatShares, own_values
-from ensue.tasks.next.batch import (
-    PaddedBatch,
-    ScoredBatch,
-)
+from ensue.tasks.next.batch import PaddedBatch, ScoredBatch
 from ensue.tasks.next.dataset import Windows
 from ensue.topk import Scores, log_totals
 

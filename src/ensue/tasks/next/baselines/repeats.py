@@ -17,9 +17,7 @@ import numpy as np
 from ensue.data.histories import Histories, Index
 from ensue.nn.validation import require_counts, require_table
 from ensue.tasks.next.baselines.length_delay import PRIOR, SIZES, Counts, sizes
-from ensue.tasks.next.batch import (
-    PaddedBatch,
-)
+from ensue.tasks.next.batch import PaddedBatch
 from ensue.topk import Scores
 
 

@@ -37,10 +37,7 @@ from ensue import kernels
 from ensue.data.histories import Histories, Ids, Index, Mask, entries_of, offsets_of, scrambled
 from ensue.nn.validation import MAX_COUNT, require_ids, require_offsets, require_table
 from ensue.tasks.next.baselines.counting import Counts, ItemCounts, log_mixture, require_item_counts
-from ensue.tasks.next.batch import (
-    PaddedBatch,
-    ScoredBatch,
-)
+from ensue.tasks.next.batch import PaddedBatch, ScoredBatch
 from ensue.tasks.next.settings import VSKNNSettings
 from ensue.topk import Scores
 from ensue.vocabulary import FIRST

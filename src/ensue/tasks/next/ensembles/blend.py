@@ -50,10 +50,7 @@ from ensue.learning.ensemble import Candidates, fit_weights
 from ensue.nn.item_head import ALL_IDS, Output, Product, rows_of
 from ensue.nn.validation import LARGEST_COUNT, require_number
 from ensue.tasks.next.baselines.session_knn import AT_ONCE, VSKNN
-from ensue.tasks.next.batch import (
-    Batch,
-    PaddedBatch,
-)
+from ensue.tasks.next.batch import Batch, PaddedBatch
 from ensue.tasks.next.dataset import Windows, hide_seen, repeats
 from ensue.tasks.next.ensembles import blend_counts
 from ensue.tasks.next.ensembles.blend_counts import REPEATS, PartWeights

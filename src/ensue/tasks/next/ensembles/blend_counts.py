@@ -14,9 +14,7 @@ import numpy as np
 from ensue.data.histories import Index, entries_of
 from ensue.tasks.next.baselines.repeats import own_values
 from ensue.tasks.next.baselines.session_knn import AT_ONCE
-from ensue.tasks.next.batch import (
-    PaddedBatch,
-)
+from ensue.tasks.next.batch import PaddedBatch
 from ensue.tasks.next.ensembles.memory import BlendMemory
 from ensue.topk import Scores
 

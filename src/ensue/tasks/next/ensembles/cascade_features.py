@@ -28,9 +28,7 @@ from ensue.data.histories import Index, Mask, ranges
 from ensue.metrics import Floats
 from ensue.tasks.next.baselines.counting import Cooccurrence, Markov
 from ensue.tasks.next.baselines.interpolated import Interpolated
-from ensue.tasks.next.batch import (
-    PaddedBatch,
-)
+from ensue.tasks.next.batch import PaddedBatch
 from ensue.tasks.next.ensembles.co_participation import co_participation_scores
 from ensue.tasks.next.ensembles.memory import CascadeStore
 from ensue.tasks.next.ensembles.temporal_preference import CLOCKS, temporal_preference

@@ -17,9 +17,7 @@ import numpy as np
 
 from ensue.data.histories import Index, Mask, ranges
 from ensue.metrics import Floats
-from ensue.tasks.next.batch import (
-    PaddedBatch,
-)
+from ensue.tasks.next.batch import PaddedBatch
 from ensue.tasks.next.ensembles.memory import CascadeStore
 from ensue.topk import Scores
 

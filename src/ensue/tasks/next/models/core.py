@@ -33,16 +33,7 @@ from ensue.nn.attention import band, masked_softmax
 from ensue.nn.autograd import DerivedCache, parameters_of
 from ensue.nn.dropout import Dropout
 from ensue.nn.incremental import prepared_pass
-from ensue.nn.item_head import (
-    Best,
-    ItemHead,
-    Output,
-    Product,
-    ShortItems,
-    item_scores,
-    start_normal,
-    suit_short_items,
-)
+from ensue.nn.item_head import Best, ItemHead, Output, Product, ShortItems, item_scores, start_normal, suit_short_items
 from ensue.nn.validation import LARGEST_COUNT, require_counts, require_number
 from ensue.tasks.next.batch import Batch
 from ensue.tasks.next.network import ItemNetwork

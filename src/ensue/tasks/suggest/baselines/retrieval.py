@@ -27,10 +27,7 @@ from ensue.tasks.suggest.baselines.after import TURNS, After
 from ensue.tasks.suggest.baselines.co_occurrence import FADE, count_pairs, scaled
 from ensue.tasks.suggest.baselines.counting import MostFrequentNext, last_of_each
 from ensue.tasks.suggest.baselines.table import Crowd, QueryTable
-from ensue.tasks.suggest.baselines.topics import (
-    moved,
-    word_vectors,
-)
+from ensue.tasks.suggest.baselines.topics import moved, word_vectors
 from ensue.text.encoder import Vectors
 from ensue.text.postings import Postings
 from ensue.text.terms import bm25_idf, bm25_saturation

@@ -76,15 +76,13 @@ def readme() -> str:
         best = _best(rows, "diginetica", "mrr@20", NEXT_COUNTING)
         lines.append(_line("next", "What is read or clicked next?", "Diginetica, MRR@20", *best))
     news = load("benchmarks/results/globo.json")
-    popular = max(
-        (name for name in news["hour_by_hour"] if name.startswith("popular")), key=lambda name: overall(news, name)
-    )
-    model, baseline = (f"{100 * float(overall(news, name)):.1f}" for name in ("model", popular))
-    question = "The same, from a live stream"
-    lines.append(_line("next", question, "Globo, HR@20", f"{news['model']} {model}", f"{popular} {baseline}"))
+    followers = load("benchmarks/results/globo_followers.json")
+    model = f"{news['model']} {100 * float(overall(news, 'model')):.1f}"
+    baseline = f"latest {followers['latest']} followers {100 * followers['hr@20']:.1f}"
+    lines.append(_line("next", "The same, from a live stream", "Globo, HR@20", model, baseline))
     best = _best(papers.text_rows(), "sst2", "accuracy", BASELINES)
     lines.append(_line("classify", "What does it say?", "SST-2, accuracy", *best))
-    best = _best(_rows("mtn", "overall"), "msmarco", "mrr@10", SUGGEST_COUNTING)
+    best = _best(papers.rows_of("mtn", "overall"), "msmarco", "mrr@10", SUGGEST_COUNTING)
     lines.append(_line("suggest", "What is searched next?", "MS MARCO, MRR@10", *best))
     links = [row for row in _rows("ast", "overall") if "sbert" not in row["model"]]
     best = _best(links, "politifact", "mrr", LINK_COUNTING)

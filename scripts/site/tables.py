@@ -35,6 +35,11 @@ def hidan() -> str:
     return "\n".join([*lines, "", source(result)])
 
 
+def sources_of(paper: str) -> list[str]:
+    """Return the sources of :func:`scripts.site.papers.rows_of`."""
+    return [source(load(f"studies/results/{name}.json")) for name in (paper, f"{paper}_baselines")]
+
+
 def sources() -> str:
     """Return how often the selected earlier user has an edge of the true graph to the user."""
     result = load("studies/results/hidan.json")
@@ -102,26 +107,20 @@ def answers() -> str:
     return "\n".join([*lines, "", source(result)])
 
 
-def rows_of_study(found: dict[str, Any], names: dict[str, str]) -> str:
-    """A row a data set and model of a study, with the figures that are named."""
+def metrics_of_rows(rows: list[papers.Row], names: dict[str, str]) -> list[str]:
+    """Return a line per data set and model of a study, with the metrics that are named."""
     lines = [f"| data | model | seeds | {' | '.join(names.values())} |", "|---" * (3 + len(names)) + "|"]
-    for row in found["tables"]["overall"]:
+    for row in rows:
         cells = " | ".join(spread(row, name) for name in names)
         lines.append(f"| {row['data']} | {row['model']} | {row['seeds']} | {cells} |")
-    return "\n".join([*lines, "", source(found)])
-
-
-QUERIES = {"bleu": "BLEU", "content@1": "content words", "mrr@10": "MRR@10", "recall@10": "recall@10"}
+    return lines
 
 
 def queries() -> str:
-    """BLEU, content words and MRR of the true next query, by data set, from ``studies/results/mtn.json``."""
-    return rows_of_study(load("studies/results/mtn.json"), QUERIES)
-
-
-def counted_queries() -> str:
-    """Return MTN and all count-based baselines on MS MARCO, from ``studies/results/mtn_counted.json``."""
-    return rows_of_study(load("studies/results/mtn_counted.json"), QUERIES)
+    """Return BLEU, content words and MRR of the true next query, by data set and model."""
+    names = {"bleu": "BLEU", "content@1": "content words", "mrr@10": "MRR@10", "recall@10": "recall@10"}
+    rows = sorted(papers.rows_of("mtn", "overall"), key=lambda row: str(row["data"]))
+    return "\n".join([*metrics_of_rows(rows, names), "", *sources_of("mtn")])
 
 
 def suggestions() -> str:
@@ -173,14 +172,15 @@ def reviews() -> str:
 LINKS = {"mrr": "MRR", "recall@10": "R@10", "pooled_ap": "AP, pooled", "mrp": "mRP", "auc": "AUC"}
 
 
-def links() -> str:
-    """Posts that rank articles, and pairs in one pool, from ``studies/results/ast.json``."""
-    return rows_of_study(load("studies/results/ast.json"), LINKS)
+def links(study: str = "ast") -> str:
+    """Return posts that rank articles, and pairs in one pool."""
+    result = load(f"studies/results/{study}.json")
+    return "\n".join([*metrics_of_rows(result["tables"]["overall"], LINKS), "", source(result)])
 
 
 def learned_temperature() -> str:
     """Return the same of AST with and without the learned temperature of ASEntmax, trained in one run."""
-    return rows_of_study(load("studies/results/asentmax.json"), LINKS)
+    return links("asentmax")
 
 
 def linking() -> str:
@@ -367,13 +367,22 @@ def _accuracy(row: dict[str, Any]) -> str:
 
 def stream() -> str:
     """Return the results of the stream, of the kill test and of the large log."""
-    news, kill, large = (load(f"benchmarks/results/{name}.json") for name in ("globo", "kill", "memory"))
+    names = ("globo", "globo_followers", "kill", "memory")
+    news, followers, kill, large = (load(f"benchmarks/results/{name}.json") for name in names)
     hours = news["hour_by_hour"]
     lines = [f"| {news['events']:,} clicks of a news site, HR@20 | all | hours in which the model is better |"]
     lines += ["|---|---|---|", f"| {news['model']} | {overall(news, 'model')} | |"]
     for name in (name for name in hours if isinstance(hours[name], dict)):
         larger = f"{hours[name]['above']} of {hours['hours']}, smallest difference {hours[name]['closest']:+.3f}"
         lines.append(f"| {name} | {overall(news, name)} | {larger} |")
+    of_hour = {hour["begins"]: hour["hr@20"] for hour in followers["hours"]}
+    differences = [
+        hour["figures"]["model"]["hr@20"] - of_hour[hour["begins"]]
+        for hour in news["hours"]
+        if hour["targets"] >= hours["least_targets"]
+    ]
+    larger = f"{sum(each > 0 for each in differences)} of {hours['hours']}, smallest difference {min(differences):+.3f}"
+    lines.append(f"| latest {followers['latest']} followers of an article | {followers['hr@20']:.3f} | {larger} |")
     killed = sum(row["kills"] for row in kill["rows"])
     differ = sum(row["rounds_that_differ"] + row["folders_that_do_not_load"] for row in kill["rows"])
     rate = f"{news['events_a_second']:,.0f} events per second"
@@ -387,7 +396,7 @@ def stream() -> str:
         f"split and trained on for one epoch: at most {large['peak_mb'] / 1000:.2f} GB.",
         "",
     ]
-    return "\n".join([*lines, *map(source, (news, kill, large))])
+    return "\n".join([*lines, *map(source, (news, followers, kill, large))])
 
 
 def gpu() -> str:
@@ -496,7 +505,6 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "gpu": gpu,
     "exports": exports,
     "queries": queries,
-    "counted_queries": counted_queries,
     "suggestions": suggestions,
     "newcomers": newcomers,
     "reviews": reviews,

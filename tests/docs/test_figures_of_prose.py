@@ -105,6 +105,12 @@ def _mtn() -> Iterator[str]:
         mean, low, high = (f"{100 * own[name]:+.2f}" for name in ("difference", "low", "high"))
         assert (own["p_value"] < 0.05) is is_significant
         yield f"{mean}, {low} to {high})"
+    rows = load("studies/results/mtn_baselines.json")["tables"]["paired_tests"]
+    for metric, ending in (("mrr@10", ";"), ("bleu", ", not significant)")):
+        own = _one(rows, data="msmarco", model="best", other="co-occurrence", metric=metric)
+        mean, low, high = (f"{100 * own[name]:+.2f}" for name in ("difference", "low", "high"))
+        assert (own["p_value"] < 0.05) is (ending == ";")
+        yield f"{mean}, {low} to {high}{ending}"
 
 
 def _ast() -> Iterator[str]:

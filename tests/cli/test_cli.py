@@ -286,7 +286,7 @@ def test_a_folder_that_may_only_be_read_is_scored_all_the_same(
     def forbid(*_: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("ensue.store.folder._flush", forbid)
+    monkeypatch.setattr("ensue.store.folder._flushed", forbid)
     assert ensue("evaluate", model, logs.test, "--json").code == 0
     assert (model / "CARD.md").read_bytes() == before
 

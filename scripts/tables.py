@@ -68,7 +68,7 @@ def study(name: str) -> str:
 def readme() -> str:
     """Return the README's table: the best model of each question, and the best baseline on the same data."""
     lines = ["| task | question | data, metric (%) | best model | best baseline |", "|---" * 5 + "|"]
-    cascades = [row for row in _rows("hidan", "prediction") if row["protocol"] == "full"]
+    cascades = [row for row in papers.rows_of("hidan", "prediction") if row["protocol"] == "full"]
     lines.append(_line("next", "Who shares it next?", "Memes, MRR", *_best(cascades, "memes", "mrr", NEXT_COUNTING)))
     clicks = found_of("sansr")
     if clicks:

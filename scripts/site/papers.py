@@ -35,11 +35,11 @@ def rows_of(paper: str, table: str) -> list[Row]:
 
 def hidan() -> str:
     """HiDAN: the paper learns 80 % of the cascades, here 10 % are public."""
-    result = _required("hidan")
+    rows = rows_of("hidan", "prediction")
     names = ("mrr", "hit@10", "hit@50", "hit@100")
     lines = _head("data", "row", "MRR", "HR@10", "HR@50", "HR@100")
     for data in ("memes", "weibo", "twitter"):
-        macro, full = (_of(result["tables"]["prediction"], data=data, protocol=name) for name in ("macro", "full"))
+        macro, full = (_of(rows, data=data, protocol=name) for name in ("macro", "full"))
         (ours,) = _of(macro, model="hidan")
         lines.append(_line(data, "HiDAN, paper (trained on 80 % of the cascades)", _printed(ours["paper"], names)))
         lines.append(_line(data, "HiDAN, ours, protocol of the paper (trained on 10 %)", _figures(ours, names)))
@@ -47,8 +47,8 @@ def hidan() -> str:
         lines.append(_line(data, "HiDAN, ours, protocol full", _figures(honest, names)))
         (blend,) = _of(full, model="cascade-blend")
         lines.append(_line(data, "`cascade-blend`, protocol full", _figures(blend, names)))
-        for rows, protocol in ((macro, "protocol of the paper"), (full, "protocol full")):
-            best = max((row for row in rows if row["model"] in NEXT_COUNTING), key=lambda row: row["mrr"])
+        for of_protocol, protocol in ((macro, "protocol of the paper"), (full, "protocol full")):
+            best = max((row for row in of_protocol if row["model"] in NEXT_COUNTING), key=lambda row: row["mrr"])
             lines.append(_line(data, f"best baseline: {best['model']}, {protocol}", _figures(best, names)))
     return "\n".join(lines)
 

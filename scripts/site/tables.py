@@ -19,20 +19,20 @@ _LOSSES = {"sampled": "shared negatives", "ce": "softmax over all"}
 
 
 def hidan() -> str:
-    """Return HiDAN, the models of its paper, ours and the best baseline, from ``studies/results/hidan.json``."""
-    result = load("studies/results/hidan.json")
+    """Return HiDAN, the models of its paper, ours and the best baseline, from ``studies/results/hidan*.json``."""
     lines = ["| data | protocol | model | seeds | MRR | HR@10 | HR@50 | HR@100 | MAP@100 |", "|---" * 9 + "|"]
     tables: dict[tuple[str, str], list[Any]] = {}
-    for row in result["tables"]["prediction"]:
+    for row in papers.rows_of("hidan", "prediction"):
         if row.get("cascades", "all") == "all" and (row["protocol"] != "macro" or row["data"] in _HIDAN):
             tables.setdefault((row["data"], row["protocol"]), []).append(row)
-    for (data, protocol), rows in tables.items():
+    sets = [*dict.fromkeys(data for data, _ in tables)]
+    for (data, protocol), rows in sorted(tables.items(), key=lambda entry: sets.index(entry[0][0])):
         counts = max((row for row in rows if row["model"] in COUNTING), key=lambda row: row["mrr"], default=None)
         for row in rows:
             if row["model"] in _SHOWN or row is counts or "interval" not in row:
                 cells = " | ".join(spread(row, name) for name in ("mrr", "hit@10", "hit@50", "hit@100", "mrr@100"))
                 lines.append(f"| {data} | {protocol} | {row['model']} | {row.get('seeds', '')} | {cells} |")
-    return "\n".join([*lines, "", source(result)])
+    return "\n".join([*lines, "", *sources_of("hidan")])
 
 
 def sources_of(paper: str) -> list[str]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from tempfile import gettempdir
 from typing import Unpack
 
 from ensue.arguments import id_list, require_path
-from ensue.data.file_bytes import DROP, KEEP, SUFFIXES, Opening, is_several, temporary_folder
+from ensue.data.file_bytes import DROP, KEEP, SUFFIXES, Opening, is_several, packing, temporary_folder
 from ensue.data.histories import Histories
 from ensue.data.schema import DataSchema, SequencesReport, kind_weights
 from ensue.data.sequences.columns import PROPENSITY
@@ -95,8 +96,11 @@ def read(
 
 def _large_file(path: Path, options: ReadOptions) -> list[LogFile]:
     """A plain file with one event a row that may be large; otherwise none, and nothing of it is read."""
-    # Most files are small: their size alone says so, and nothing is opened. A packed file is unpacked once, to be read.
-    if not path.is_file() or path.suffix in SUFFIXES or path.stat().st_size < min(LARGE_ROWS, LARGE_BYTES):
+    begin = b""
+    with suppress(OSError), path.open("rb") as file:  # the reader says what is wrong
+        begin = file.read(6)
+    # Of most files the size alone tells, and no header is read. A packed file is unpacked once, to be read.
+    if packing(begin) or not begin or path.stat().st_size < (LARGE_ROWS if begin[:4] == b"PAR1" else LARGE_BYTES):
         return []
     return [] if keeps_sequences(path, options) else sources_of([path], options)
 

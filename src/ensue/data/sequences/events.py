@@ -16,7 +16,6 @@ from ensue.errors import DataError
 from ensue.lines import plural, quoted
 
 _NAMELESS = pl.Series(dtype=pl.String)
-_ROLES = {"times": "time"}
 
 
 def session_table(
@@ -81,16 +80,14 @@ def list_table(content: Content, frame: pl.DataFrame, where: Where, notes: tuple
         raise DataError(f"{content.path}: holds no event")
     rows = frame["index"].to_numpy()
     columns = {}
-    for name in counts.columns[1:]:
-        if not counts[name].max():  # no row has times
-            continue
+    for name in (name for name in counts.columns[1:] if counts[name].max()):  # where no row has times there are none
         for row in (counts["values"] != counts[name]).arg_true()[:1]:
             values, entries = (plural(counts[key][row], key.removesuffix("s")) for key in ("values", name))
             raise DataError(
                 f"{where(int(rows[row]))}: {values} but {entries}; give one {name.removesuffix('s')} per value, in "
                 "every line or in none"
             )
-        columns[_ROLES.get(name, name)] = frame[name].explode()
+        columns["time" if name == "times" else name] = frame[name].explode()
     # (events,) the row of each event, for messages: lists of 2 and 3 values have the rows 0 0 1 1 1.
     event_rows = np.repeat(rows, counts["values"].to_numpy())
     table = session_table(

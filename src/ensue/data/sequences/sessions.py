@@ -130,13 +130,12 @@ def with_listed_items(table: Table) -> Table:
     lists = {role: found for role, column in texts.items() if lists_in(column.head(9)) and (found := lists_in(column))}
     if "item" not in lists:
         return table
-    members = {role: texts[role].replace_strict(found, default=None) for role, found in lists.items()}
-    lengths = [column.list.len().fill_null(1) for column in members.values()]
+    frame = table.frame.with_columns(texts[role].replace_strict(found, default=None) for role, found in lists.items())
+    lengths = [frame[role].list.len().fill_null(1) for role in lists]
     for row in (lengths[0] != lengths[-1]).arg_true()[:1]:
         items, times = plural(lengths[0][row], "item"), plural(lengths[-1][row], "time")
         raise DataError(f"{table.where(row)}: {items} and {times}; give one time per item")
     rows = np.repeat(np.arange(len(table.frame)), lengths[0].to_numpy())
-    frame = table.frame.with_columns(column.alias(role) for role, column in members.items())
     note = f"cells of {' and '.join(quoted(table.columns[role]) for role in lists)} are lists; each member is an event"
     return replace(
         table, frame=frame.filter(lengths[0] > 0).explode(*lists), where=lambda row: table.where(int(rows[row])),
@@ -232,10 +231,9 @@ def find_nested(content: Content, options: ReadOptions) -> Callable[[Content], T
         for roles in (options.columns, content.trained.columns)
     )
     schema = replace(content.trained, columns=trained)
+    needed = ROLES[not field : 2]
     try:
-        found, notes = find_columns(
-            content.path, [*columns], stated, schema, options.events, events, needed=ROLES[not field : 2]
-        )
+        found, notes = find_columns(content.path, [*columns], stated, schema, options.events, events, needed)
     except DataError:
         if field:
             raise

@@ -97,8 +97,11 @@ def read(
 def _large_file(path: Path, options: ReadOptions) -> list[LogFile]:
     """A plain file with one event a row that may be large; otherwise none, and nothing of it is read."""
     begin = b""
-    with suppress(OSError), path.open("rb") as file:  # the reader says what is wrong
-        begin = file.read(6)
+    # The reader says what is wrong with other files; what is read from a pipe is gone.
+    with suppress(OSError):
+        if path.is_file():
+            with path.open("rb") as file:
+                begin = file.read(6)
     # Of most files the size alone tells, and no header is read. A packed file is unpacked once, to be read.
     if packing(begin) or not begin or path.stat().st_size < (LARGE_ROWS if begin[:4] == b"PAR1" else LARGE_BYTES):
         return []

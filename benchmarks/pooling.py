@@ -5,7 +5,7 @@ batches of 64. Lengths are made up like those of SST (gamma of mean 19 and devia
 The paper reports 5 times the time of attentive pooling on Yelp-14.
 
 The second table times the eigenvector alone, forward and backward, on random graphs of these lengths: one solve beside
-the paper's 200 steps and 20 taped ones, and Theorem 2's series after the same 200.
+the paper's 200 steps and 20 taped ones.
 
     python benchmarks/pooling.py [--json FILE]
 """
@@ -32,7 +32,7 @@ from ensue_studies.centrality import LENGTHS, step_times
 from ensue_studies.results import provenance
 
 DIM, LONG, REPEATS = 300, 200, 15
-METHODS = ("solve", "power", "series")
+METHODS = ("solve", "power")
 
 
 def find(scores: Tensor, mask: Tensor, method: Any) -> None:

@@ -105,7 +105,7 @@ def test_routing_equals_the_loop(name: str, iterations: int) -> None:
 
 @torch.no_grad()
 @pytest.mark.parametrize("name", ["centrality", "centrality-bilinear", "tokenrank"])
-@pytest.mark.parametrize("method", ["solve", "power", "series"])
+@pytest.mark.parametrize("method", ["solve", "power"])
 def test_centrality_equals_the_loop(name: str, method: str) -> None:
     pooling, found, words = plain(name, score_dim=3, method=method)
     assert isinstance(pooling, Centrality)

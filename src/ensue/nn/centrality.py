@@ -1,4 +1,4 @@
-"""The centrality of words: the dominant eigenvector of a word graph, and three ways to its gradient.
+"""The centrality of words: the dominant eigenvector of a word graph, and two ways to its gradient.
 
 Gong et al., Text Information Aggregation with Centrality Attention, Science China Information Sciences 2020; with
 damping, TokenRank of Erel et al., Attention (as Discrete-Time Markov) Chains, NeurIPS 2025.
@@ -7,21 +7,20 @@ damping, TokenRank of Erel et al., Attention (as Discrete-Time Markov) Chains, N
 Eq. 6          ``connections``: the softmax of section 3; the scores are in ``word_graph``
 Eqs. 7-8       ``centrality``
 Algorithm 1    ``method="power"``, with the two phases of section 3.3
-Theorem 2      ``method="series"``: Eq. 9 in memory that no step adds to
 TokenRank      ``centrality`` of ``damped``: the walk follows attention, or jumps to any word
 =============  ======================================================================
 
 The columns of A sum to 1, so the dominant eigenvalue is 1 and the centrality is the stationary distribution p = A p of
-a walk from column to row. All three methods give dL/dA = u p', where (I - A') u = g - (g . p) 1 and p . u = 0 for the
+a walk from column to row. Both methods give dL/dA = u p', where (I - A') u = g - (g . p) 1 and p . u = 0 for the
 error g that arrives at p: the derivative of the dominant eigenvector of sum 1, along any change of A.
 
 **Departures.** ``solve``, the default, is not in the paper: one factorisation gives p and, on the way back, u, both to
 rounding; 20 taped steps can be off by 8 % where the second eigenvalue is 0.92. The power method starts uniform, not
 random, divides by the sum (which no step changes), and a text that has converged stays as it is, so that an answer
-depends neither on chance nor on batch-mates. Theorem 2 is taken with the sum as the norm, where lambda is 1 and its
-projection keeps p . u at 0; without one the series diverges. TokenRank's matrix P is the transpose of A, row by row a
-softmax over keys; its walk is p = T' p with T = alpha P + (1 - alpha) 11'/n, alpha .99 in the released program, which
-iterates 200 times without a gradient. Here p and its gradient are exact, as for A.
+depends neither on chance nor on batch-mates. The series of Theorem 2 (Eq. 9) is left out: its sum is u, which
+``solve`` gives at once, in as little memory. TokenRank's matrix P is the transpose of A, row by row a softmax over
+keys; its walk is p = T' p with T = alpha P + (1 - alpha) 11'/n, alpha .99 in the released program, which iterates 200
+times without a gradient. Here p and its gradient are exact, as for A.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ from ensue.errors import SettingError
 from ensue.nn.attention import masked_mean, masked_softmax
 from ensue.nn.autograd import Context, apply, is_traced
 
-Method = Literal["solve", "power", "series"]
+Method = Literal["solve", "power"]
 SQUARINGS = 24
 """Squarings of a word graph in an exported network."""
 
@@ -78,7 +77,7 @@ def centrality(
     mask: Tensor,
     *,
     method: Method = "solve",
-    steps: int | None = None,
+    steps: int = 20,
     tolerance: float | None = None,
     cap: int = 1000,
 ) -> Tensor:
@@ -89,12 +88,10 @@ def centrality(
         mask: (batch, words) bool, ``True`` = a word.
         method: ``"solve"``: one factorisation, exact both ways. ``"power"``: the power method without a tape until it
             converges, then ``steps`` with one, whose gradient errs as the ``steps``-th power of the second eigenvalue.
-            ``"series"``: the power method, and Theorem 2's series on the way back. Only ``"power"`` can be
-            differentiated twice; the others say so.
-        steps: taped steps of ``"power"`` (20 as in the paper if ``None``), terms of ``"series"`` at most (``cap`` if
-            ``None``).
-        tolerance: the power method ends when a step moves less than this, in L1, and the series when a term is this
-            small relative to the sum; 32 roundings of the number format if ``None``.
+            Only ``"power"`` can be differentiated twice; ``"solve"`` says so.
+        steps: taped steps of ``"power"``; 20 is the paper's number.
+        tolerance: the power method ends when a step moves less than this, in L1; 32 roundings of the number format if
+            ``None``.
         cap: steps without a tape at most.
 
     Returns:
@@ -103,19 +100,17 @@ def centrality(
     Raises:
         SettingError: an unknown method.
     """
-    if method not in ("solve", "power", "series"):
-        raise SettingError(f"centrality method is {method!r}; it must be solve, power or series")
+    if method not in ("solve", "power"):
+        raise SettingError(f"centrality method is {method!r}; it must be solve or power")
     tolerance = 32 * torch.finfo(matrix.dtype).eps if tolerance is None else tolerance
     if is_traced():
         return _squared(matrix, mask)
     if method == "solve":
         return apply(_Solve, matrix, mask)
-    if method == "series":
-        return apply(_Series, matrix, mask, tolerance, cap, cap if steps is None else steps)
     matrix = _among_words(matrix, mask)
     with torch.no_grad():
         share = _iterate(matrix, mask, tolerance, cap)
-    for _ in range(20 if steps is None else steps):
+    for _ in range(steps):
         share = _times(matrix, share)
     return share / _sums(share, mask)
 
@@ -149,37 +144,6 @@ class _Solve(torch.autograd.Function):
         errors = _project(grad.masked_fill(~mask, 0), share, mask)
         solution = torch.linalg.lu_solve(factors, pivots, errors[..., None], adjoint=True)[..., 0]
         return _project(solution, share, mask)[..., None] * share[:, None], None
-
-
-class _Series(torch.autograd.Function):
-    """Theorem 2: u = sum over k of (A')^k (g - (g . p) 1), each term made from the one before it."""
-
-    @staticmethod
-    def forward(
-        ctx: Context[tuple[float, int]], matrix: Tensor, mask: Tensor, tolerance: float, cap: int, steps: int
-    ) -> Tensor:
-        matrix = _among_words(matrix, mask)
-        share = _iterate(matrix, mask, tolerance, cap)
-        share /= _sums(share, mask)
-        ctx.save_for_backward(matrix, share, mask)
-        ctx.options = tolerance, steps
-        return share
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Context[tuple[float, int]], grad: Tensor) -> tuple[Tensor | None, ...]:
-        matrix, share, mask = ctx.saved_tensors
-        tolerance, steps = ctx.options
-        term = _project(grad.masked_fill(~mask, 0), share, mask)
-        total = term.clone()
-        for _ in range(steps - 1):
-            term = _project(_times(matrix.mT, term), share, mask)
-            # A text whose term is small enough stops: its later terms are zeros, whatever the other texts need.
-            term *= term.abs().amax(-1, keepdim=True) > tolerance * total.abs().amax(-1, keepdim=True)
-            if not term.any():
-                break
-            total += term
-        return total[..., None] * share[:, None], None, None, None, None
 
 
 def _squared(matrix: Tensor, mask: Tensor) -> Tensor:

@@ -86,9 +86,8 @@ class TextSettings(WordSettings):
     residual: bool = True
     """Whether the schedule adapts to the number of texts and, where there are vectors, the network is added to the
     mean-vector baseline with a weight learned on validation texts; if false, the paper's network and its Table 2."""
-    method: Literal["solve", "power", "series"] = "solve"
-    """Computation of the stationary distribution: solve (exact), power (power iteration, the paper) or series (Theorem
-    2)."""
+    method: Literal["solve", "power"] = "solve"
+    """Computation of the stationary distribution: solve (exact) or power (power iteration, the paper)."""
     damping: Share = 0.99
     """Pooling tokenrank: probability that a step of the walk follows the attention; otherwise it jumps to a random
     word."""

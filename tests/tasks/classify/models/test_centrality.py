@@ -122,7 +122,7 @@ def test_new_words_get_rows_and_old_ones_keep_theirs() -> None:
     ("pooling", "sum", "pooling is 'sum'; choose from max, mean, self-attention, routing, reverse-routing, centrality, "
      "centrality-bilinear, tokenrank, alignment, or give FILE.py:CLASS"),
     ("architecture", "deep", "architecture is 'deep'; choose from auto, flat, hierarchical, pair"),
-    ("method", "guess", "method is 'guess'; choose from solve, power, series"),
+    ("method", "guess", "method is 'guess'; choose from solve, power"),
     ("hidden", 0, "hidden is 0; it must be at least 1"),
     ("max_words", 0, "max_words is 0; it must be at least 1"),
     ("extra_words", -1, "extra_words is -1; it must be 0 or more"),

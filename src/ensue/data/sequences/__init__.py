@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
 from tempfile import gettempdir
 from typing import Unpack
@@ -98,10 +99,8 @@ def _large_file(path: Path, options: ReadOptions) -> list[LogFile]:
     """A plain file with one event a row that may be large; otherwise none, and nothing of it is read."""
     begin = b""
     # The reader says what is wrong with other files; what is read from a pipe is gone.
-    with suppress(OSError):
-        if path.is_file():
-            with path.open("rb") as file:
-                begin = file.read(6)
+    with suppress(OSError), path.open("rb") if path.is_file() else BytesIO() as file:
+        begin = file.read(6)
     # Of most files the size alone tells, and no header is read. A packed file is unpacked once, to be read.
     if packing(begin) or not begin or path.stat().st_size < (LARGE_ROWS if begin[:4] == b"PAR1" else LARGE_BYTES):
         return []

@@ -221,7 +221,8 @@ def find_nested(content: Content, options: ReadOptions) -> Callable[[Content], T
             return None
     events = [entry for entry in _entries(rows, field) if isinstance(entry, dict)]
     # A list may be named after one of its entries or after all: item, items and item_ids are looked for as the item.
-    plain = () if field else [name for name in nested if _are_plain(_entries(rows, name))]
+    lists = {} if field else {name: members for name in nested if (members := _entries(rows, name))}
+    plain = [name for name in lists if not any(isinstance(member, list | dict) for member in lists[name])]
     inner = {entry_name(name): name for name in plain} or {name: name for name in names_of(events)}
     outer = {"session_id" if name == "id" and plain else name: name for name in single}
     columns = {**inner, **outer}
@@ -244,10 +245,6 @@ def find_nested(content: Content, options: ReadOptions) -> Callable[[Content], T
         return None
     notes += tuple(f"{role} {quoted(roles.pop(role))} is not in the lists and is not read" for role in unread)
     return partial(read_nested, columns=roles, notes=notes, events=field)
-
-
-def _are_plain(entries: Sequence[object]) -> bool:
-    return bool(entries) and not any(isinstance(entry, list | dict) for entry in entries)
 
 
 def _entries(rows: Iterable[Mapping[str, object]], name: str) -> list[object]:

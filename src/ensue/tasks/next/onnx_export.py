@@ -53,8 +53,7 @@ def exports(state: NextState) -> Exports:
     run: Callable[[Batch], Output] = network
     if isinstance(network, Blend):
         run = network.network_part
-        names = ("weight", "step", "mix", "repeat")
-        arrays = {name: getattr(network, name).cpu().numpy() for name in names}
+        arrays = {"part_weights": network.part_weights[1:].cpu().numpy()}
     elif isinstance(network, CascadeBlend):
         inner = run = network.network
         mixture = {field.name: getattr(network.mixture, field.name).cpu().numpy() for field in fields(ArrayMixture)}

@@ -14,7 +14,7 @@ from ensue.nn.validation import LARGEST_COUNT, Array, require_number, require_ta
 from ensue.store.graph import ENSEMBLE, Graph
 from ensue.store.pack import read_arrays
 from ensue.tasks.next.batch import PaddedBatch, ScoredBatch
-from ensue.tasks.next.ensembles.blend_counts import REPEATS, PartWeights, contributions
+from ensue.tasks.next.ensembles.blend_counts import REPEATS, contributions
 from ensue.tasks.next.ensembles.cascade_features import FEATURES, ArrayMixture, CascadeFeatures
 from ensue.tasks.next.ensembles.memory import BlendMemory, CascadeStore
 from ensue.tasks.next.settings import BlendSettings, CascadeBlendSettings
@@ -89,20 +89,17 @@ class OnnxBlend(OnnxNetwork):
         graph: see :class:`OnnxNetwork`.
         reach: receptive field.
         memory: the counts.
-        arrays: weights of the count-based parts by name.
+        weights: (parts,) of the count-based parts, as :func:`contributions` takes them.
         max_length: number of the latest events whose repeats count.
     """
 
-    def __init__(
-        self, graph: Graph, reach: int | None, memory: BlendMemory, arrays: Mapping[str, Array], max_length: int
-    ) -> None:
+    def __init__(self, graph: Graph, reach: int | None, memory: BlendMemory, weights: Array, max_length: int) -> None:
         super().__init__(graph, reach, memory.num_ids)
         self.memory = memory
         self.max_length = max_length
-        for name, size in {**dict.fromkeys(("weight", "step", "mix"), 1), "repeat": len(REPEATS)}.items():
-            require_table(name, arrays[name], np.float32, [size])
-            require_number(name, arrays[name], LARGEST_COUNT, -LARGEST_COUNT)
-        self.weights = PartWeights(arrays["weight"][0], arrays["step"][0], arrays["mix"][0], arrays["repeat"])
+        require_table("part_weights", weights, np.float32, [3 + len(REPEATS)])
+        require_number("part_weights", weights, LARGEST_COUNT, -LARGEST_COUNT)
+        self.weights = weights
 
     def __call__(self, batch: PaddedBatch) -> ScoredBatch:
         """Return the weighted sum of the parts; see :meth:`ensue.tasks.next.ensembles.blend.Blend.forward`."""
@@ -177,7 +174,7 @@ def read_network(
         return (TimedOnnxNetwork if RATES in graph.outputs else OnnxNetwork)(graph, reach, num_ids)
     arrays = read_arrays(folder, ENSEMBLE)
     if isinstance(memory, BlendMemory) and isinstance(settings, BlendSettings):
-        return OnnxBlend(graph, reach, memory, arrays, settings.max_length)
+        return OnnxBlend(graph, reach, memory, arrays["part_weights"], settings.max_length)
     if isinstance(memory, CascadeStore) and isinstance(settings, CascadeBlendSettings):
         return OnnxCascadeBlend(graph, reach, memory, arrays, settings.window)
     raise ValueError("the memory of the ensemble belongs to another model")

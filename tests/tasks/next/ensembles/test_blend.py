@@ -26,6 +26,8 @@ from tests.tasks.next.batches import scored
 from tests.tasks.next.contract import network_of
 
 VALUES = "abcdef"
+NETWORK, NEIGHBOURS, FOLLOWERS, INTERPOLATED = range(4)
+"""Indices in the weights of the parts; those of repeats come after them."""
 PAST = [History(tuple(text)) for text in ("abc", "abd", "cab", "fed", "abc")]
 
 
@@ -34,7 +36,7 @@ def blend(weight: float) -> tuple[Blend, Vocabulary]:
     vocabulary = Vocabulary(VALUES)
     made = Blend(BlendSettings(dim=8, neighbours=3), len(vocabulary)).eval()
     made.memory.sessions.count(Histories.of(PAST, vocabulary))
-    made.weight.fill_(weight)
+    made.part_weights[NEIGHBOURS] = weight
     return made, vocabulary
 
 
@@ -61,7 +63,7 @@ def test_adds_the_logarithm_of_the_neighbours_share() -> None:
 def test_adds_the_logarithm_of_the_followers_share() -> None:
     model, vocabulary = blend(0.0)
     model.memory.following.count(Histories.of(PAST, vocabulary))
-    model.step.fill_(1.5)
+    model.part_weights[FOLLOWERS] = 1.5
     batch = Windows(Histories.of([History(("a", "b", "e"))], vocabulary), model.reach).batch(np.arange(1)).to("cpu")
     with torch.no_grad():
         (scores, (weights,)), (own, (heard,)) = model(batch), model.network(batch)
@@ -128,7 +130,7 @@ def test_heeded_events_are_shares_of_both_parts() -> None:
 
 def test_adds_a_number_by_how_far_back_an_item_stands() -> None:
     model, vocabulary = blend(0.0)
-    model.repeat.copy_(torch.tensor([0.5, -1.0, 2.0, 3.0, 4.0, 0.0, 0.0]))
+    model.part_weights[INTERPOLATED + 1 :] = torch.tensor([0.5, -1.0, 2.0, 3.0, 4.0, 0.0, 0.0])
     record = History(("a", "b", "a", "c", "d", "e", "a", "f"))
     batch = Windows(Histories.of([record], vocabulary), model.reach).batch(np.arange(1)).to("cpu")
     with torch.no_grad():
@@ -142,7 +144,7 @@ def test_adds_a_number_by_how_far_back_an_item_stands() -> None:
 def test_interpolated_counts_are_one_of_its_parts() -> None:
     model, vocabulary = blend(0.0)
     model.memory.interpolated.count(Histories.of(PAST, vocabulary))
-    model.mix.fill_(1.0)
+    model.part_weights[INTERPOLATED] = 1.0
     batch = Windows(Histories.of([History(("a", "b", "e"))], vocabulary), model.reach).batch(np.arange(1)).to("cpu")
     with torch.no_grad():
         (scores, (weights,)), (own, (heard,)) = model(batch), model.network(batch)
@@ -150,14 +152,14 @@ def test_interpolated_counts_are_one_of_its_parts() -> None:
         torch.testing.assert_close(scores.log_softmax(1), (own + counted).log_softmax(1))
         both = heard + counted_heard
         torch.testing.assert_close(weights[0, :2], (both / both.sum(-1, keepdim=True))[0, :2])
-        model.scale.fill_(1e-9)
+        model.part_weights[NETWORK] = 1e-9
         torch.testing.assert_close(model(batch).scores.log_softmax(1), counted.log_softmax(1))  # the floor itself
     assert bool(scores[:, :FIRST].isneginf().all())
 
 
 def test_what_never_came_has_a_place() -> None:
     model, vocabulary = blend(0.0)
-    model.mix.fill_(1.0)
+    model.part_weights[INTERPOLATED] = 1.0
     model.memory.interpolated.count(Histories.of([History(("a", "b", "a"))] * 3, vocabulary))
     batch = Windows(Histories.of([History(("a", "b", "e"))], vocabulary), model.reach).batch(np.arange(1)).to("cpu")
     with torch.no_grad():
@@ -167,7 +169,7 @@ def test_what_never_came_has_a_place() -> None:
 def test_the_network_has_its_own_number() -> None:
     model, vocabulary = blend(0.0)
     batch = Windows(Histories.of([History(("a", "b", "e"))], vocabulary), model.reach).batch(np.arange(1)).to("cpu")
-    model.scale.fill_(0.3)
+    model.part_weights[NETWORK] = 0.3
     with torch.no_grad():
         torch.testing.assert_close(model(batch).scores[:, FIRST:], 0.3 * model.network(batch).scores[:, FIRST:])
 
@@ -180,14 +182,10 @@ def test_the_numbers_are_the_likeliest_on_the_held_out_part(monkeypatch: pytest.
     assert float(model.lean) in NEIGHBOUR_WEIGHTS
     windows = Windows(held, model.reach)
     batch = windows.batch(np.arange(len(windows))).to("cpu")
-    numbers = torch.cat([model.scale, model.weight, model.step, model.mix, model.repeat])
+    numbers = model.part_weights.clone()
 
     def chance(numbers: torch.Tensor) -> float:
-        model.scale.fill_(numbers[0])
-        model.weight.fill_(numbers[1])
-        model.step.fill_(numbers[2])
-        model.mix.fill_(numbers[3])
-        model.repeat.copy_(numbers[4:])
+        model.part_weights.copy_(numbers)
         with torch.no_grad():
             scores = model(batch).scores.double()
         prior = ((numbers - torch.tensor(PRIOR)) / SPREAD).square().sum() / 2
@@ -209,7 +207,7 @@ def test_what_is_ruled_out_is_no_candidate() -> None:
     model.finish(
         Histories.of(PAST, vocabulary), Histories.of([History(tuple("abcd")), History(tuple("fed"))], vocabulary), None
     )
-    assert model.repeat.tolist() == [0.0] * len(REPEATS)
+    assert model.part_weights[-len(REPEATS) :].tolist() == [0.0] * len(REPEATS)
 
 
 def test_the_second_training_keeps_the_weight_and_remembers_everything() -> None:
@@ -221,9 +219,9 @@ def test_the_second_training_keeps_the_weight_and_remembers_everything() -> None
     alone = NextPredictor("blend", settings={"dim": 8, "epochs": 1, "refit": False}, seed=0, device="cpu")
     for _ in alone.fit(Histories.of(data)):
         pass
-    for name in ("scale", "weight", "step", "mix", "repeat", "lean"):
+    for name in ("part_weights", "lean"):
         assert torch.equal(getattr(network_of(made), name), getattr(network_of(alone), name))
-    assert float(network_of(made).weight) > 0
+    assert float(network_of(made).part_weights[NEIGHBOURS]) > 0
     assert float(network_of(made).memory.sessions.totals.sum()) == 600
     assert float(network_of(made).memory.following.totals.sum()) == 600
     assert float(network_of(made).memory.following.counts.sum()) == 400
@@ -260,7 +258,7 @@ def test_a_network_that_adds_nothing_is_left_out() -> None:
     learned = Histories.of(pairs_of(0, 400))
     model = Blend(BlendSettings(dim=8, neighbours=3), len(learned.vocabulary)).eval()
     model.finish(learned, Histories.of(pairs_of(1, 40), learned.vocabulary), None)
-    assert model.idle and float(model.scale) == 0
+    assert model.idle and float(model.part_weights[NETWORK]) == 0
     batch = Windows(learned, model.reach).batch(np.arange(3)).to("cpu")
     with torch.no_grad():
         before = model(batch).scores
@@ -279,7 +277,7 @@ def test_a_network_that_alone_knows_what_comes_stays() -> None:
             model.network.items.weight[first] = model.network.items.weight[second]
     twins = Histories.of([History((f"v{number}", f"v{number ^ 1}")) for number in range(20)], learned.vocabulary)
     model.finish(learned, twins, None)
-    assert not model.idle and float(model.scale) > 0
+    assert not model.idle and float(model.part_weights[NETWORK]) > 0
 
 
 def test_a_training_ends_early_where_the_network_adds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -293,7 +291,7 @@ def test_a_training_ends_early_where_the_network_adds_nothing(monkeypatch: pytes
     assert checks[-1].note == "" and first[-1].note.startswith(f"stopped after epoch {checks[-1].epoch} of at most")
     assert {report.stage for report in reports} == {"fit"}  # weights that count for nothing are not trained on
     assert "left out" in made.metadata.ended
-    assert float(network_of(made).scale) == 0
+    assert float(network_of(made).part_weights[NETWORK]) == 0
 
 
 def test_chances_are_those_of_the_whole_catalogue() -> None:
@@ -352,4 +350,4 @@ def test_where_little_is_held_out_counts_are_weighed_on_all(monkeypatch: pytest.
     torch.manual_seed(1)
     model = Blend(BlendSettings(dim=8, neighbours=3), len(learned.vocabulary)).eval()
     model.finish(learned, Histories.of([History(pair) for pair in pairs[190:]], learned.vocabulary), None)
-    assert model.idle and float(model.repeat[1]) > 1
+    assert model.idle and float(model.part_weights[INTERPOLATED + 2]) > 1

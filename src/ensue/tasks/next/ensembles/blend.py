@@ -5,12 +5,14 @@ often items repeat at each distance. They are combined in four ways:
 
 - The vector of a candidate is CORE's unit vector plus ``lean`` times the mean vector of the items that past sessions
   contain next to it, normalised again: co-occurring items move together, and rare items gain the most.
-- The score of a candidate is ``scale`` times CORE's score plus ``weight`` times ln(1 + share / ``FLOOR``), with its
-  share among VS-kNN's neighbours: 0 for an item that no neighbour contains, and concave above.
-- ``step`` times ln(1 + share / ``STEP_FLOOR``) is added, with its share among the direct followers of the latest event,
-  which helps most where people switch between a few items; and ``mix`` times the logarithm of interpolated counts.
-  With all other weights 0 the blend is that baseline.
-- Items of the session itself get a bias by their distance, ``repeat``.
+- The score of a candidate is CORE's score plus ln(1 + share / ``FLOOR``), with its share among VS-kNN's neighbours: 0
+  for an item that no neighbour contains, and concave above.
+- ln(1 + share / ``STEP_FLOOR``) is added, with its share among the direct followers of the latest event, which helps
+  most where people switch between a few items; and the logarithm of interpolated counts.
+- Items of the session itself get a bias by their distance.
+
+Each of these terms is multiplied by its weight in ``part_weights``. With all other weights 0 the blend is the
+interpolated counts.
 
 ``lean`` maximises NDCG@20 on the held-out part, with weight 1 of the network and of the neighbours. All other weights
 are those of a conditional logit over the ``CANDIDATES`` that rank highest there: over the whole catalogue the tail
@@ -53,7 +55,7 @@ from ensue.tasks.next.baselines.session_knn import AT_ONCE, VSKNN
 from ensue.tasks.next.batch import Batch, PaddedBatch
 from ensue.tasks.next.dataset import Windows, hide_seen, repeats
 from ensue.tasks.next.ensembles import blend_counts
-from ensue.tasks.next.ensembles.blend_counts import REPEATS, PartWeights
+from ensue.tasks.next.ensembles.blend_counts import REPEATS
 from ensue.tasks.next.ensembles.memory import BlendMemory
 from ensue.tasks.next.model import Network, NextModel
 from ensue.tasks.next.models.core import CORE
@@ -130,8 +132,8 @@ PRIOR = (0.2, 0.4, 0.2, 0.5, *(0.0 for _ in REPEATS))
 those fitted on 2,000 sessions each of Diginetica, Yoochoose and Globo and on the sessions after them."""
 SPREAD = 1.0
 """Standard deviation of the weights around ``PRIOR``."""
-MIN_NETWORK_WEIGHT = 0.02
-"""Minimum weight of the network: it orders the items that no count covers."""
+LOWEST = (0.02, 0.0, 0.0, 0.0, *(-torch.inf for _ in REPEATS))
+"""Lower bounds of the weights in the order of ``PRIOR``: the network orders the items that no count covers."""
 CANDIDATES = 50
 """Candidates that a target is compared with; more of them would give the first ranks less weight."""
 MAX_COUNTS_OF_DATA = 2**27
@@ -160,12 +162,9 @@ class Blend(nn.Module):
         self.reach: int | None = max(2 * (settings.max_length - 1), settings.window - 1)
         self.network = CORE(settings, num_ids)
         self.memory = BlendMemory.empty(settings, num_ids)
-        self.scale: Tensor = nn.Buffer(torch.ones(1))
-        self.weight: Tensor = nn.Buffer(torch.zeros(1))
-        self.step: Tensor = nn.Buffer(torch.zeros(1))
-        self.mix: Tensor = nn.Buffer(torch.zeros(1))
+        # The network alone, until the weights are chosen; in the order of PRIOR.
+        self.part_weights: Tensor = nn.Buffer(torch.eye(len(PRIOR))[0])
         self.lean: Tensor = nn.Buffer(torch.zeros(1))
-        self.repeat: Tensor = nn.Buffer(torch.zeros(len(REPEATS)))
         self.beside: Tensor = nn.Buffer(torch.zeros(num_ids, settings.dim))
         self.idle = False
         self._leaning: tuple[Tensor, list[int], Tensor] | None = None
@@ -175,14 +174,15 @@ class Blend(nn.Module):
     @property
     def members(self) -> dict[str, float]:
         """See :class:`ensue.tasks.next.model.Finishes`; of the session's own items, the weight of the latest."""
-        weights = {"core": self.scale, "vsknn": self.weight, "markov": self.step, "interpolated": self.mix}
-        return {**{name: float(weight) for name, weight in weights.items()}, "own-items": float(self.repeat[0])}
+        # The weights of repeats come last, the latest event's first.
+        names = ("core", "vsknn", "markov", "interpolated", "own-items")
+        return dict(zip(names, self.part_weights.tolist(), strict=False))
 
     def validate(self, name: str) -> None:
         """See :class:`ensue.nn.loading.Validated`: no part speaks against what it knows."""
-        for key in ("scale", "weight", "step", "mix", "lean"):
-            require_number(f"{name}.{key}", getattr(self, key), LARGEST_COUNT)
-        require_number(f"{name}.repeat", self.repeat, LARGEST_COUNT, -LARGEST_COUNT)
+        require_number(f"{name}.lean", self.lean, LARGEST_COUNT)
+        require_number(f"{name}.part_weights", self.part_weights, LARGEST_COUNT, -LARGEST_COUNT)
+        require_number(f"{name}.part_weights", self.part_weights[: -len(REPEATS)], LARGEST_COUNT)
 
     def grow(self, num_ids: int) -> Blend:
         """Return this model resized for more items; a new item starts at random and is in no past session."""
@@ -234,9 +234,10 @@ class Blend(nn.Module):
     def network_part(self, batch: Batch) -> Output:
         """Scores and weights of the network, times its weight."""
         sessions, network_weights = self._encode(batch)
-        weights = network_weights * self.scale
-        if float(self.scale):
-            return Output(self.network.compare(sessions, self.table()).mul_(self.scale), (weights,))
+        network_weight = self.part_weights[0]
+        weights = network_weights * network_weight
+        if float(network_weight):
+            return Output(self.network.compare(sessions, self.table()).mul_(network_weight), (weights,))
         scores = weights.new_zeros(sessions.shape[0], len(self.beside))
         scores[:, :FIRST] = -torch.inf
         return Output(scores, (weights,))
@@ -244,7 +245,7 @@ class Blend(nn.Module):
     def product(self, batch: Batch) -> Product:
         """Return the terms of :meth:`forward`: those common to all sessions as a bias, the others as cells."""
         sessions, network_weights = self.network.encode(batch)
-        weights = network_weights * self.scale
+        weights = network_weights * self.part_weights[0]
         bias = None
         cells = [torch.empty(0, dtype=torch.int64)]
         sums = [torch.empty(0)]
@@ -256,18 +257,12 @@ class Blend(nn.Module):
         unique_cells, index = torch.unique(torch.cat(cells), return_inverse=True)
         total = torch.zeros(len(unique_cells)).index_add_(0, index, torch.cat(sums))
         fractions = weights / weights.sum(-1, keepdim=True).clamp(min=1e-30)
-        return Product(
-            self.scale * self.network.with_prior(sessions), self.rows, bias, (fractions,), (unique_cells, total)
-        )
-
-    def part_weights(self) -> PartWeights:
-        """Return the weights of the count-based parts as arrays."""
-        weight, step, mix, repeat = (buffer.cpu().numpy() for buffer in (self.weight, self.step, self.mix, self.repeat))
-        return PartWeights(weight[0], step[0], mix[0], repeat)
+        vectors = self.part_weights[0] * self.network.with_prior(sessions)
+        return Product(vectors, self.rows, bias, (fractions,), (unique_cells, total))
 
     def _contributions(self, batch: Batch) -> Iterator[tuple[Tensor | None, Tensor, Tensor, Tensor | None]]:
         """Yield the contributions of all parts but the network: to all ids, to cells, and the events' part in them."""
-        weights = self.part_weights()
+        weights = self.part_weights[1:].cpu().numpy()
         count = None if self._target_counts is None else self._target_counts.of(batch)
         max_length = self.settings.max_length
         for contribution in blend_counts.contributions(self.memory, weights, batch.arrays(), max_length, count):
@@ -304,8 +299,8 @@ class Blend(nn.Module):
     @torch.no_grad()
     def take(self, other: Blend) -> None:
         """Copy the weights of another blend."""
-        for name in ("scale", "weight", "step", "mix", "repeat", "lean"):
-            getattr(self, name).copy_(getattr(other, name))
+        self.part_weights.copy_(other.part_weights)
+        self.lean.copy_(other.lean)
 
     @torch.no_grad()
     def remember(self, histories: Histories) -> None:
@@ -324,17 +319,12 @@ class Blend(nn.Module):
 
     def _set(self, numbers: Tensor) -> None:
         """Set the weights of a conditional logit; those of parts are not negative."""
-        scale, weight, step, mix, *_ = numbers.tolist()
-        self.scale.fill_(max(scale, MIN_NETWORK_WEIGHT))
-        self.weight.fill_(max(weight, 0.0))
-        self.step.fill_(max(step, 0.0))
-        self.mix.fill_(max(mix, 0.0))
-        self.repeat.copy_(numbers[4:])
+        self.part_weights.copy_(numbers.maximum(torch.tensor(LOWEST)))
 
     def _set_baselines(self, numbers: Tensor) -> None:
         """Set the weights of the count-based parts, without the network."""
         self._set(functional.pad(numbers, (1, 0)))
-        self.scale.zero_()
+        self.part_weights[0] = 0.0
 
     @torch.no_grad()
     def _choose(self, learned: Histories, valid: Histories, *, hide: bool) -> None:
@@ -344,7 +334,7 @@ class Blend(nn.Module):
         target_counts = _COUNTS_OF_DATA.get(valid)
         key = ref(learned), self.settings, self.memory.num_ids, self.memory.sessions.num_sessions
         if target_counts is None or target_counts.key != key:
-            target_counts = CountedTargets(self.memory, drawn(self, valid, self.weight.device), key)
+            target_counts = CountedTargets(self.memory, drawn(self, valid, self.part_weights.device), key)
             _COUNTS_OF_DATA[valid] = target_counts
         batches = target_counts.batches
         hidden = valid if hide else None
@@ -377,8 +367,7 @@ class Blend(nn.Module):
                 self._set_baselines(_fitted(features[..., 1:])[0])
         # Candidates cover the whole of a small catalogue, whose probabilities need no correction.
         power = likeliest_power(self, batches, hidden) if len(self.beside) - FIRST > CANDIDATES else 1.0
-        for buffer in (self.scale, self.weight, self.step, self.mix, self.repeat):
-            buffer.mul_(power)
+        self.part_weights.mul_(power)
         self._target_counts = self._encoded = None
 
     def _cross_fitted(self, learned: Histories, *, hide: bool) -> Iterator[Tensor]:

@@ -29,22 +29,6 @@ REPEATS = (1, 2, 3, 4, 6, 11, 21)
 """Smallest distance of each class of repeats; the latest event has distance 1."""
 
 
-class PartWeights(NamedTuple):
-    """Weights of the parts.
-
-    Attributes:
-        weight: of the neighbours.
-        step: of the followers of the latest event.
-        mix: of the interpolated counts.
-        repeat: (classes,) of the session's own items.
-    """
-
-    weight: np.float32
-    step: np.float32
-    mix: np.float32
-    repeat: Scores
-
-
 class Contribution(NamedTuple):
     """Addition of a part to the scores.
 
@@ -70,13 +54,14 @@ class Count(Protocol):
 
 
 def contributions(
-    memory: BlendMemory, weights: PartWeights, batch: PaddedBatch, max_length: int, count: Count | None = None
+    memory: BlendMemory, weights: Scores, batch: PaddedBatch, max_length: int, count: Count | None = None
 ) -> Iterator[Contribution]:
     """Yield the addition of each part whose weight is not 0.
 
     Args:
         memory: the counts.
-        weights: of the parts.
+        weights: (parts,) of the neighbours, of the followers of the latest event, of the interpolated counts, and of
+            each class of repeats.
         batch: histories and their target steps.
         max_length: number of the latest events whose repeats count.
         count: returns :func:`recalled`, :func:`followed` and :func:`interpolated` of the batch. [default: by calling]
@@ -86,22 +71,24 @@ def contributions(
         return function(memory, batch)
 
     count = count or call
-    if weights.weight:
+    neighbour_weight, follower_weight, interpolated_weight = weights[:3]
+    repeat_weights = weights[3:]
+    if neighbour_weight:
         cells, scores, event_weights = count(recalled)
-        yield Contribution(None, cells, weights.weight * scores, weights.weight * event_weights)
-    if weights.step:
+        yield Contribution(None, cells, neighbour_weight * scores, neighbour_weight * event_weights)
+    if follower_weight:
         cells, scores = count(followed)
         # The follower count depends on the latest event alone: each target step attends to itself.
-        latest = np.eye(batch.mask.shape[1], dtype=np.float32)
-        yield Contribution(
-            None, cells, weights.step * scores, weights.step * latest * batch.target_mask[:, None].astype(np.float32)
-        )
-    if weights.mix:
+        latest = np.eye(batch.mask.shape[1], dtype=np.float32) * batch.target_mask[:, None]
+        yield Contribution(None, cells, follower_weight * scores, follower_weight * latest)
+    if interpolated_weight:
         popular, cells, scores, event_weights = count(interpolated)
-        yield Contribution(weights.mix * popular, cells, weights.mix * scores, weights.mix * event_weights)
-    if weights.repeat.any():
+        yield Contribution(
+            interpolated_weight * popular, cells, interpolated_weight * scores, interpolated_weight * event_weights
+        )
+    if repeat_weights.any():
         cells, classes = repeated(batch, memory.num_ids, max_length)
-        yield Contribution(None, cells, weights.repeat[classes], None)
+        yield Contribution(None, cells, repeat_weights[classes], None)
 
 
 def summed(cells: Index, values: Scores, num_cells: int) -> tuple[Index, Scores]:

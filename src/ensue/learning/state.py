@@ -195,30 +195,6 @@ def evaluating(model: Fitted) -> Fitted:
 Contents = Mapping[str, bytes | TensorFile]
 
 
-def _no_files(state: object) -> Contents:
-    """Return no file."""
-    return {}
-
-
-@dataclass(frozen=True)
-class Folders:
-    """Functions of a task for its model folders; the first argument of each function is a state of the task."""
-
-    fitted: type
-    """Dataclass of all fitted values without the weights of the network; its checks refuse values that do not fit."""
-    collect: Callable[[Any], object]
-    """Return the fitted values of a state."""
-    restore: Callable[[Any, Any, Path], None]
-    """Give an untrained state the fitted values, and the rest of a folder; ``ValueError`` if they are of another model.
-    """
-    stored_data: Callable[[Mapping[str, Any]], list[str]]
-    """Return what a folder stores of the training data, from a summary."""
-    shown: Callable[[Any], dict[str, object]]
-    """Return fitted values that are written to ``settings.json`` for people, and not read again."""
-    files: Callable[[Any], Contents] = _no_files
-    """Return files of the task alone, by name."""
-
-
 class State(Generic[NetworkT]):
     """A model of a task: its settings, its network with the optimizer, and what it was trained on.
 
@@ -235,7 +211,10 @@ class State(Generic[NetworkT]):
     task: ClassVar[str]
     data_type: ClassVar[type]
     """Class of the data that the task trains on and scores."""
-    folders: ClassVar[Folders]
+    fitted: ClassVar[type]
+    """Dataclass of all fitted values without the weights of the network; its checks refuse values that do not fit."""
+    stored_data: Callable[[], list[str]]
+    """Return what the model folder stores of the training data, as lines of a Markdown list."""
     fit: Callable[..., Iterator[Report]]
     """Train on data from scratch, yielding a report per step."""
     update: Callable[..., Report]
@@ -244,6 +223,12 @@ class State(Generic[NetworkT]):
     """Return the top answers for each record."""
     explain: Callable[..., Sequence[Any]]
     """Return the attributions behind the answer to each record."""
+    _collect: Callable[[], object]
+    """Return the fitted values, of the class ``fitted``."""
+    _restore: Callable[[Any, Path], None]
+    """Take the fitted values, and the rest of a folder, untrained; ``ValueError`` if they are of another model."""
+    _shown: Callable[[], dict[str, object]]
+    """Return fitted values that are written to ``settings.json`` for people, and not read again."""
     configure: Callable[[str, dict[str, object]], None]
     """Take the settings of a model, by its name, and set everything else to its state before training."""
     make_network: Callable[..., NetworkT]
@@ -463,12 +448,8 @@ class State(Generic[NetworkT]):
             "settings": self.all_settings,
             "schedule": asdict(self.schedule) if self.schedule else None,
             "seed": self.seed,
-            "facts": {**self.metadata.to_dict(), **self.folders.shown(self)},
+            "facts": {**self.metadata.to_dict(), **self._shown()},
         }
-
-    def stored_data(self) -> list[str]:
-        """Return what the model folder stores of the training data, as lines of a Markdown list."""
-        return self.folders.stored_data(self.summary())
 
     def card(self, scores: str = "") -> str:
         """Return the text of ``CARD.md``.
@@ -477,6 +458,10 @@ class State(Generic[NetworkT]):
             scores: :meth:`ensue.evaluation.result.Result.card_text`; empty before the first evaluation.
         """
         return card_text(self.summary(), self.stored_data(), scores)
+
+    def _own_files(self) -> Contents:
+        """Return files of the task alone, by name."""
+        return {}
 
     def contents(self, card: str = "") -> Contents:
         """Return the files that :meth:`save` writes, by name; large ones as what makes them.
@@ -488,8 +473,8 @@ class State(Generic[NetworkT]):
         self.require_trainable()
         contents: dict[str, bytes | TensorFile] = {
             **described(self.summary(), card),
-            **files_of(self.folders.collect(self)),
-            **self.folders.files(self),
+            **files_of(self._collect()),
+            **self._own_files(),
         }
         if is_network(self.model):
             # Written tensor by tensor, so that no second copy of the model is in memory.
@@ -512,13 +497,13 @@ class State(Generic[NetworkT]):
         """
 
         def fill(state: State[NetworkT], path: Path, metadata: Settings) -> None:
-            shown_names = cls.folders.shown(state).keys()
+            shown_names = state._shown().keys()
             # Values for people are derived from the tables and are not part of the metadata.
             stored = {name: value for name, value in metadata.items() if name not in shown_names}
             state.metadata = type(state.metadata).from_dict(stored)
             if state.metadata.exported is None:
                 state._require_torch()
-            cls.folders.restore(state, read_packed(cls.folders.fitted, path), path)
+            state._restore(read_packed(cls.fitted, path), path)
             size = sum(file.stat().st_size for file in path.iterdir() if file.is_file())
             state.kept = Kept(size / 1e6, repr(state.metadata.to_dict()), read_scores(path))
 

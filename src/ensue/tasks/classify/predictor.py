@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -16,7 +15,7 @@ from ensue.data.texts import Texts
 from ensue.errors import DataError
 from ensue.learning import life
 from ensue.learning.life import NO_TRAINING, resize_embeddings, train_update
-from ensue.learning.state import Folders, require_tokens, require_trained
+from ensue.learning.state import require_tokens, require_trained
 from ensue.nn.validation import require_ids, require_table
 from ensue.records import Text
 from ensue.store.graph import Graph
@@ -87,72 +86,11 @@ class FittedClassifier:
                 raise ValueError("remembered: the texts and their labels differ in number")
 
 
-def collect(state: ClassifyState) -> FittedClassifier:
-    """Return the fitted values of a classifier."""
-    return FittedClassifier(state.tokenizer, state.train_prints, remembered=state.remembered, **state.counting)  # type: ignore[arg-type]
-
-
-def shown(state: ClassifyState) -> dict[str, object]:
-    """Return the size of the vocabulary."""
-    return {"words": len(state.tokenizer.vocabulary) - FIRST}
-
-
-def restore(state: ClassifyState, fitted: FittedClassifier, folder: Path) -> None:
-    """Give a new state the fitted values and the network of a folder."""
-    metadata = state.metadata
-    if state.encoder is not None and metadata.encoder is None:
-        raise ValueError("facts.encoder: is missing")
-    if len(set(metadata.labels)) < len(metadata.labels) or metadata.paired != (metadata.architecture == "pair"):
-        raise ValueError("the labels or the architecture in settings.json belong to different models")
-    state.tokenizer = fitted.tokenizer
-    state.train_prints = fitted.train_prints
-    state.remembered = fitted.remembered
-    state.counting = {name: model for name in COUNTING if (model := getattr(fitted, name)) is not None}
-    num_sides = 2 if metadata.paired else 1
-    if len(fitted.majority.counts) != len(metadata.labels) or (
-        state.remembered is not None and len(state.remembered.sides) != num_sides
-    ):
-        raise ValueError(f"{TREE} belongs to another model")
-    if fitted.vectors is not None and fitted.vectors.num_sides != num_sides:
-        raise ValueError(f"{TREE} belongs to another model")
-    components = {*state.counting, *([blend.NETWORK] if state.model_name == "blend" else [])}
-    if not {*(metadata.blend or ())} <= components or (metadata.blend is None) == (state.model_name == "blend"):
-        raise ValueError("the weights of the blend belong to another model")
-    if metadata.residual and not ("vectors" in state.counting and "vectors" in metadata.temperature):
-        raise ValueError("the word vectors that the network adds to are missing")
-    if state.schedule is None:
-        state.model = state.counting[state.model_name]
-        return
-    if metadata.exported is not None:
-        aligned = getattr(state.settings, "pooling", "") == ALIGNMENT
-        state.model = OnnxClassifier(Graph.read(folder), len(metadata.labels), aligned=aligned)
-        return
-    tensors = read_tensors(folder, NETWORK)
-    table = tensors["table.weight"]
-    num_rows = len(state.tokenizer.vocabulary) if state.encoder is None else 0
-    require_table("table.weight", table, np.float32, [num_rows, None])
-    state.read_network(folder, tensors, num_rows, table.shape[1], bounded=state.model_name in {*CATALOGUE})
-
-
-def stored_data(summary: Mapping[str, Any]) -> list[str]:
-    """Return what the folder stores of the training texts: single words may be personal data."""
-    num = int(summary["settings"].get("remembered", 0))
-    words = (
-        "- every word of the training texts in `baselines.safetensors` (`ensue fit --set min_count=5`: seen 5 times)"
-    )
-    prints = "a 64-bit fingerprint of each text there, to detect test texts that are in the training data"
-    lines = [f"{words}, and {prints}."]
-    if num:
-        remembered = f"up to {num:,} held-out texts as word ids, with their labels, in `baselines.safetensors`"
-        lines.append(f"- {remembered}, to test updates on; `ensue fit --set remembered=0` stores none.")
-    return lines
-
-
 class ClassifyPredictor(ClassifyState):
     """Predictor of the label of a text, or of a pair of texts: see :class:`ClassifyState` for its arguments."""
 
     data_type = Texts
-    folders = Folders(FittedClassifier, collect, restore, stored_data, shown)
+    fitted = FittedClassifier
 
     def fit(
         self, data: Texts, valid: Texts | None = None, *, checkpoint: Path | None = None, resume: bool = False
@@ -257,3 +195,59 @@ class ClassifyPredictor(ClassifyState):
             DataError: the texts have no labels.
         """
         return codes(texts, self.labels)
+
+    def _collect(self) -> FittedClassifier:
+        """Return the fitted values of a classifier."""
+        return FittedClassifier(self.tokenizer, self.train_prints, remembered=self.remembered, **self.counting)  # type: ignore[arg-type]
+
+    def _restore(self, fitted: FittedClassifier, folder: Path) -> None:
+        """Take the fitted values and the network of a folder."""
+        metadata = self.metadata
+        if self.encoder is not None and metadata.encoder is None:
+            raise ValueError("facts.encoder: is missing")
+        if len(set(metadata.labels)) < len(metadata.labels) or metadata.paired != (metadata.architecture == "pair"):
+            raise ValueError("the labels or the architecture in settings.json belong to different models")
+        self.tokenizer = fitted.tokenizer
+        self.train_prints = fitted.train_prints
+        self.remembered = fitted.remembered
+        self.counting = {name: model for name in COUNTING if (model := getattr(fitted, name)) is not None}
+        num_sides = 2 if metadata.paired else 1
+        if len(fitted.majority.counts) != len(metadata.labels) or (
+            self.remembered is not None and len(self.remembered.sides) != num_sides
+        ):
+            raise ValueError(f"{TREE} belongs to another model")
+        if fitted.vectors is not None and fitted.vectors.num_sides != num_sides:
+            raise ValueError(f"{TREE} belongs to another model")
+        components = {*self.counting, *([blend.NETWORK] if self.model_name == "blend" else [])}
+        if not {*(metadata.blend or ())} <= components or (metadata.blend is None) == (self.model_name == "blend"):
+            raise ValueError("the weights of the blend belong to another model")
+        if metadata.residual and not ("vectors" in self.counting and "vectors" in metadata.temperature):
+            raise ValueError("the word vectors that the network adds to are missing")
+        if self.schedule is None:
+            self.model = self.counting[self.model_name]
+            return
+        if metadata.exported is not None:
+            aligned = getattr(self.settings, "pooling", "") == ALIGNMENT
+            self.model = OnnxClassifier(Graph.read(folder), len(metadata.labels), aligned=aligned)
+            return
+        tensors = read_tensors(folder, NETWORK)
+        table = tensors["table.weight"]
+        num_rows = len(self.tokenizer.vocabulary) if self.encoder is None else 0
+        require_table("table.weight", table, np.float32, [num_rows, None])
+        self.read_network(folder, tensors, num_rows, table.shape[1], bounded=self.model_name in {*CATALOGUE})
+
+    def stored_data(self) -> list[str]:
+        """Return what the folder stores of the training texts: single words may be personal data."""
+        words = (
+            "every word of the training texts in `baselines.safetensors` (`ensue fit --set min_count=5`: seen 5 times)"
+        )
+        prints = "a 64-bit fingerprint of each text there, to detect test texts that are in the training data"
+        lines = [f"- {words}, and {prints}."]
+        if num := self.shared.remembered:
+            remembered = f"up to {num:,} held-out texts as word ids, with their labels, in `baselines.safetensors`"
+            lines.append(f"- {remembered}, to test updates on; `ensue fit --set remembered=0` stores none.")
+        return lines
+
+    def _shown(self) -> dict[str, object]:
+        """Return the size of the vocabulary."""
+        return {"words": len(self.tokenizer.vocabulary) - FIRST}

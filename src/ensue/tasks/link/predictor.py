@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Self
 
 import numpy as np
 import polars as pl
@@ -22,7 +22,7 @@ from ensue.errors import DataError
 from ensue.lazy import lazy
 from ensue.learning import life
 from ensue.learning.life import NO_TRAINING, resize_embeddings, train_update
-from ensue.learning.state import Contents, Folders
+from ensue.learning.state import Contents
 from ensue.lines import plural
 from ensue.nn.validation import require_table
 from ensue.records import Post
@@ -96,54 +96,6 @@ _OF_STATE = (
 _OF_INDEX = ("terms", "latent", "vectors")
 
 
-def collect(state: LinkState) -> FittedLinker:
-    """Return the fitted values of a linker."""
-    index = state.article_index
-    return FittedLinker(
-        **{name: getattr(state, name) for name in _OF_STATE}, **{name: getattr(index, name) for name in _OF_INDEX}
-    )
-
-
-def shown(state: LinkState) -> dict[str, object]:
-    """Return the weights of the scores, and the calibration."""
-    return {
-        "weights": state.weights,
-        "nothing": state.null_logit,
-        "pull": state.prior_strength,
-        "neighbours": state.neighbour_weight,
-        "calibration": asdict(state.calibration) if state.calibration else None,
-    }
-
-
-def files(state: LinkState) -> Contents:
-    """Return the file of the articles."""
-    buffer = io.BytesIO()
-    pl.DataFrame({name: getattr(state.articles, name) for name in _COLUMNS}).write_parquet(buffer)
-    return {"articles.parquet": buffer.getvalue()}
-
-
-def restore(state: LinkState, fitted: FittedLinker, path: Path) -> None:
-    """Give a new state the fitted values, the articles and the network of a folder."""
-    for name in _OF_STATE:
-        setattr(state, name, getattr(fitted, name))
-    if isinstance(state.settings, SbertSettings):
-        if state.metadata.encoder is None:
-            raise ValueError("facts.encoder: is missing")
-        state.model = Encoder(state.settings.encoder, state.device)
-    if isinstance(state.settings, LinkSettings) and state.metadata.exported is not None:
-        state.model = OnnxLinker(Graph.read(path), fitted.vectors.shape[1])
-    elif isinstance(state.settings, LinkSettings):
-        _fill_network(state, path)
-    state.article_index = index = ArticleIndex(_articles(path), fitted.terms, fitted.vectors, fitted.latent)
-    if not isinstance(state.model, Encoder):
-        width = 0 if state.model is None else state.model.width
-        require_table("vectors", index.vectors, np.float32, [len(index), width])
-    if not state.weights.keys() <= {*names_of(state)}:
-        raise ValueError("weights: belong to another model")
-    if state.remembered is not None:
-        require_remembered(state, state.remembered)
-
-
 def _fill_network(state: LinkState, path: Path) -> None:
     tensors = read_tensors(path, NETWORK)
     num_words = len(state.tokenizer.vocabulary)
@@ -164,26 +116,11 @@ def _articles(path: Path) -> Articles:
     return Articles(*(frame[name].rename("") for name in _COLUMNS))
 
 
-def stored_data(summary: Mapping[str, Any]) -> list[str]:
-    """Return what the folder stores of the articles and posts that it was trained on."""
-    articles = "- every article in full, in `articles.parquet`, and its terms as numbers in `baselines.safetensors`"
-    posts = "- a 64-bit fingerprint of each post and of each of its words, no text; of networks, their words too"
-    vectors = "- vectors of the posts that `ensue link --folder` ranked last, next to the folder in `NAME.posts`"
-    lines = [f"{articles}.", f"{posts}.", f"{vectors}."]
-    if num := int(summary["facts"].get("remembered", 0)):
-        remembered = f"{plural(num, 'held-out post')} as word ids, with their articles, in"
-        lines.append(
-            f"- {remembered} `baselines.safetensors`, to test updates on; whoever guesses a word can look for it;"
-        )
-        lines.append("  `ensue fit --set remembered=0` stores none.")
-    return lines
-
-
 class LinkPredictor(LinkState):
     """Says which articles a post is about, and which posts belong to a story; arguments as of :class:`LinkState`."""
 
     data_type = Corpus
-    folders = Folders(FittedLinker, collect, restore, stored_data, shown, files)
+    fitted = FittedLinker
 
     def fit(
         self, data: Corpus, valid: Corpus | None = None, *, checkpoint: Path | None = None, resume: bool = False
@@ -328,3 +265,61 @@ class LinkPredictor(LinkState):
             SettingError: a model that must be trained first; an encoder that is missing or cannot be read.
         """
         return train.untrained(cls, articles, posts, model, encoder, network=network)
+
+    def _collect(self) -> FittedLinker:
+        """Return the fitted values of a linker."""
+        index = self.article_index
+        return FittedLinker(
+            **{name: getattr(self, name) for name in _OF_STATE}, **{name: getattr(index, name) for name in _OF_INDEX}
+        )
+
+    def _restore(self, fitted: FittedLinker, path: Path) -> None:
+        """Take the fitted values, the articles and the network of a folder."""
+        for name in _OF_STATE:
+            setattr(self, name, getattr(fitted, name))
+        if isinstance(self.settings, SbertSettings):
+            if self.metadata.encoder is None:
+                raise ValueError("facts.encoder: is missing")
+            self.model = Encoder(self.settings.encoder, self.device)
+        if isinstance(self.settings, LinkSettings) and self.metadata.exported is not None:
+            self.model = OnnxLinker(Graph.read(path), fitted.vectors.shape[1])
+        elif isinstance(self.settings, LinkSettings):
+            _fill_network(self, path)
+        self.article_index = index = ArticleIndex(_articles(path), fitted.terms, fitted.vectors, fitted.latent)
+        if not isinstance(self.model, Encoder):
+            width = 0 if self.model is None else self.model.width
+            require_table("vectors", index.vectors, np.float32, [len(index), width])
+        if not self.weights.keys() <= {*names_of(self)}:
+            raise ValueError("weights: belong to another model")
+        if self.remembered is not None:
+            require_remembered(self, self.remembered)
+
+    def stored_data(self) -> list[str]:
+        """Return what the folder stores of the articles and posts that it was trained on."""
+        articles = "- every article in full, in `articles.parquet`, and its terms as numbers in `baselines.safetensors`"
+        posts = "- a 64-bit fingerprint of each post and of each of its words, no text; of networks, their words too"
+        vectors = "- vectors of the posts that `ensue link --folder` ranked last, next to the folder in `NAME.posts`"
+        lines = [f"{articles}.", f"{posts}.", f"{vectors}."]
+        if num := self.metadata.remembered:
+            remembered = f"{plural(num, 'held-out post')} as word ids, with their articles, in"
+            lines.append(
+                f"- {remembered} `baselines.safetensors`, to test updates on; whoever guesses a word can look for it;"
+            )
+            lines.append("  `ensue fit --set remembered=0` stores none.")
+        return lines
+
+    def _shown(self) -> dict[str, object]:
+        """Return the weights of the scores, and the calibration."""
+        return {
+            "weights": self.weights,
+            "nothing": self.null_logit,
+            "pull": self.prior_strength,
+            "neighbours": self.neighbour_weight,
+            "calibration": asdict(self.calibration) if self.calibration else None,
+        }
+
+    def _own_files(self) -> Contents:
+        """Return the file of the articles."""
+        buffer = io.BytesIO()
+        pl.DataFrame({name: getattr(self.articles, name) for name in _COLUMNS}).write_parquet(buffer)
+        return {"articles.parquet": buffer.getvalue()}

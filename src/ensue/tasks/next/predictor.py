@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,7 @@ from ensue.errors import SettingError
 from ensue.lazy import lazy, torch
 from ensue.learning import life
 from ensue.learning.life import Forgotten
-from ensue.learning.state import Contents, Folders, evaluating
+from ensue.learning.state import Contents, evaluating
 from ensue.lines import plural
 from ensue.metrics import Floats
 from ensue.nn.topk import has_faiss
@@ -113,57 +113,6 @@ class FittedNext:
         return self.blend_memory if self.cascades is None else self.cascades
 
 
-def collect(state: NextState) -> FittedNext:
-    """Return the fitted values of a predictor."""
-    baselines = {name.replace("-", "_"): baseline for name, baseline in state.counting.items() if name in COUNTING}
-    memory = state.network.memory if isinstance(state.network, Remembers) else None
-    return FittedNext(
-        state.vocabulary,
-        state.training_hashes,
-        state.length_delay,
-        state.reservoir,
-        blend_memory=memory if isinstance(memory, BlendMemory) else None,
-        cascades=memory if isinstance(memory, CascadeStore) else None,
-        **baselines,  # type: ignore[arg-type]
-    )
-
-
-def shown(state: NextState) -> dict[str, object]:
-    """Return the number of past sessions in the reservoir."""
-    return {"remembered": len(state.reservoir)}
-
-
-def files(state: NextState) -> Contents:
-    """Return the files of the item index and of the item table, where there are any."""
-    # Written as tensors, because faiss trusts the bytes of its own format.
-    index = {} if state.index is None else {item_index.FILE: TensorFile(state.index.arrays())}
-    return {**index, **(state.known_items.contents() if state.known_items is not None else {})}
-
-
-def restore(state: NextState, fitted: FittedNext, folder: Path) -> None:
-    """Give a new state the fitted values, the network, the item table and the index of a folder."""
-    state.vocabulary = fitted.vocabulary
-    state.training_hashes = fitted.training_hashes
-    state.length_delay = fitted.length_delay
-    state.reservoir = fitted.reservoir
-    state.counting = {**fitted.baselines}
-    exported = state.metadata.exported
-    parameters: Mapping[str, Tensor] | None = {}
-    if state.model_name in COUNTING:
-        state.model = state.counting[state.model_name]
-    elif exported is not None:
-        if (state.model_name in BEST) != (fitted.memory is not None):
-            raise ValueError(f"{TREE} belongs to another model")
-        exported_network = read_network(folder, exported.reach, len(state.vocabulary), fitted.memory, state.settings)
-        state.model = cast(Baseline, exported_network)  # it scores as one, but counts and grows nothing
-        parameters = None
-    else:
-        _restore_network(state, fitted, folder)
-        parameters = dict(state.module.named_parameters())
-    if state.metadata.item_columns:
-        state.known_items = KnownItems.read(folder, parameters, len(state.vocabulary))
-
-
 def _restore_network(state: NextState, fitted: FittedNext, folder: Path) -> None:
     """Give a new state the network, the memory and the index of a folder."""
     state.read_network(folder, read_tensors(folder, NETWORK), bounded=state.model_name in {*MODELS})
@@ -180,44 +129,11 @@ def _restore_network(state: NextState, fitted: FittedNext, folder: Path) -> None
         state.index = ItemIndex.restored(arrays, index, len(state.vocabulary) - FIRST)
 
 
-def stored_data(summary: Mapping[str, Any]) -> list[str]:
-    """Return what the folder stores of past sessions: they may be personal data."""
-    sums = "item counts, transitions, lengths of sessions and pauses"
-    shared = summary["facts"].get("min_users")
-    if not (summary["schedule"] or summary["settings"]).get("replay", 1):
-        scope = "including pairs that only one session has"
-        if shared:
-            scope = f"only runs of events that at least {shared['threshold']} people share are"
-        return [f"- no single sessions: weights, and sums over all sessions ({sums}); {scope}."]
-    num = summary["facts"]["remembered"]
-    lines = []
-    if shared:
-        lines.append(
-            f"- only runs of events that at least {shared['threshold']} people share: what follows stores only "
-            "those; their times are those of single people."
-        )
-    if num:
-        sessions = plural(num, "past session")
-        content = f"the latest {LATEST} events of each: ids and times, no names"
-        lines.append(f"- {sessions} ({content}) in `baselines.safetensors`, replayed by updates.")
-    lines.append(
-        "- the latest sessions of each item, as sets of ids, for VS-kNN, and a 64-bit fingerprint of each session, to "
-        "detect test sessions that are in the training data, in `baselines.safetensors`."
-    )
-    if summary["model"] in BEST:
-        cascades = "such sessions" if summary["model"] == "blend" else "past cascades in full (ids and times, no names)"
-        lines.append(f"- {cascades} in `baselines.safetensors`: the model looks them up.")
-    lines.append(f"- sums over all sessions: {sums}.")
-    if summary["model"] != "vsknn":
-        lines.append("- `ensue fit --set replay=0` stores only weights and sums.")
-    return lines
-
-
 class NextPredictor(NextState):
     """Ranks what follows a history."""
 
     data_type = Histories
-    folders = Folders(FittedNext, collect, restore, stored_data, shown, files)
+    fitted = FittedNext
 
     def fit(
         self, data: Histories, valid: Histories | None = None, *, checkpoint: Path | None = None, resume: bool = False
@@ -516,3 +432,82 @@ class NextPredictor(NextState):
         """
         if self.schedule is not None:
             nearest.index_items(self)
+
+    def _collect(self) -> FittedNext:
+        """Return the fitted values of a predictor."""
+        baselines = {name.replace("-", "_"): baseline for name, baseline in self.counting.items() if name in COUNTING}
+        memory = self.network.memory if isinstance(self.network, Remembers) else None
+        return FittedNext(
+            self.vocabulary,
+            self.training_hashes,
+            self.length_delay,
+            self.reservoir,
+            blend_memory=memory if isinstance(memory, BlendMemory) else None,
+            cascades=memory if isinstance(memory, CascadeStore) else None,
+            **baselines,  # type: ignore[arg-type]
+        )
+
+    def _restore(self, fitted: FittedNext, folder: Path) -> None:
+        """Take the fitted values, the network, the item table and the index of a folder."""
+        self.vocabulary = fitted.vocabulary
+        self.training_hashes = fitted.training_hashes
+        self.length_delay = fitted.length_delay
+        self.reservoir = fitted.reservoir
+        self.counting = {**fitted.baselines}
+        exported = self.metadata.exported
+        parameters: Mapping[str, Tensor] | None = {}
+        if self.model_name in COUNTING:
+            self.model = self.counting[self.model_name]
+        elif exported is not None:
+            if (self.model_name in BEST) != (fitted.memory is not None):
+                raise ValueError(f"{TREE} belongs to another model")
+            exported_network = read_network(folder, exported.reach, len(self.vocabulary), fitted.memory, self.settings)
+            self.model = cast(Baseline, exported_network)  # it scores as one, but counts and grows nothing
+            parameters = None
+        else:
+            _restore_network(self, fitted, folder)
+            parameters = dict(self.module.named_parameters())
+        if self.metadata.item_columns:
+            self.known_items = KnownItems.read(folder, parameters, len(self.vocabulary))
+
+    def stored_data(self) -> list[str]:
+        """Return what the folder stores of past sessions: they may be personal data."""
+        sums = "item counts, transitions, lengths of sessions and pauses"
+        shared = self.metadata.min_users
+        if not self.keeps_histories:
+            scope = "including pairs that only one session has"
+            if shared:
+                scope = f"only runs of events that at least {shared['threshold']} people share are"
+            return [f"- no single sessions: weights, and sums over all sessions ({sums}); {scope}."]
+        lines = []
+        if shared:
+            lines.append(
+                f"- only runs of events that at least {shared['threshold']} people share: what follows stores only "
+                "those; their times are those of single people."
+            )
+        if len(self.reservoir):
+            sessions = plural(len(self.reservoir), "past session")
+            content = f"the latest {LATEST} events of each: ids and times, no names"
+            lines.append(f"- {sessions} ({content}) in `baselines.safetensors`, replayed by updates.")
+        lines.append(
+            "- the latest sessions of each item, as sets of ids, for VS-kNN, and a 64-bit fingerprint of each session, "
+            "to detect test sessions that are in the training data, in `baselines.safetensors`."
+        )
+        if self.model_name in BEST:
+            is_blend = self.model_name == "blend"
+            cascades = "such sessions" if is_blend else "past cascades in full (ids and times, no names)"
+            lines.append(f"- {cascades} in `baselines.safetensors`: the model looks them up.")
+        lines.append(f"- sums over all sessions: {sums}.")
+        if self.model_name != "vsknn":
+            lines.append("- `ensue fit --set replay=0` stores only weights and sums.")
+        return lines
+
+    def _shown(self) -> dict[str, object]:
+        """Return the number of past sessions in the reservoir."""
+        return {"remembered": len(self.reservoir)}
+
+    def _own_files(self) -> Contents:
+        """Return the files of the item index and of the item table, where there are any."""
+        # Written as tensors, because faiss trusts the bytes of its own format.
+        index = {} if self.index is None else {item_index.FILE: TensorFile(self.index.arrays())}
+        return {**index, **(self.known_items.contents() if self.known_items is not None else {})}

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -18,7 +17,7 @@ from ensue.data.queries.tokens import QueryTokenizer
 from ensue.errors import DataError, SettingError
 from ensue.learning import life
 from ensue.learning.life import NO_TRAINING, train_update
-from ensue.learning.state import Folders, require_trained
+from ensue.learning.state import require_trained
 from ensue.nn.validation import require_table
 from ensue.records import History
 from ensue.store.pack import NETWORK, read_tensors
@@ -62,42 +61,6 @@ class FittedSuggester:
         require_table("train_prints", self.train_prints, np.int32, [None])
 
 
-def collect(state: SuggestState) -> FittedSuggester:
-    """Return the fitted values of a suggester."""
-    return FittedSuggester(state.floor, state.tokenizer, require_trained(state.retrieval), state.train_prints)
-
-
-def shown(state: SuggestState) -> dict[str, object]:
-    """Return the k-anonymity threshold and what is above it."""
-    return {"floor": state.floor.facts}
-
-
-def restore(state: SuggestState, fitted: FittedSuggester, folder: Path) -> None:
-    """Give a new state the fitted values and the network of a folder."""
-    mixture = state.metadata.mixture
-    if mixture is not None and mixture.keys() != {*MIXED}:
-        raise ValueError("the weights of the mixture in settings.json belong to another model")
-    state.floor = fitted.floor
-    state.tokenizer = fitted.tokenizer
-    state.train_prints = fitted.train_prints
-    state.model = state.retrieval = fitted.retrieval
-    if state.metadata.exported is not None:
-        state.model = OnnxGenerator.read(folder, len(state.tokenizer))
-    elif state.schedule is not None:
-        state.read_network(folder, read_tensors(folder, NETWORK), bounded=state.model_name in {*CATALOGUE})
-
-
-def stored_data(summary: Mapping[str, Any]) -> list[str]:
-    """Return what the folder stores of the queries that it was trained on."""
-    queries = (
-        "- the queries and words that reach the k-anonymity threshold, in `fitted.json` and `baselines.safetensors`;"
-    )
-    prints = "a 32-bit hash of each pair of queries that followed each other, for the evaluator"
-    weights = "- what the weights store of words above the threshold; the network never saw words below it"
-    pairs = "- what followed or co-occurred with what, counted in people, where enough people typed both"
-    return [f"{queries} {prints}.", f"{pairs}.", f"{weights}."]
-
-
 class SuggestPredictor(SuggestState):
     """Says which query comes next in a session, and completes what is being typed.
 
@@ -105,7 +68,7 @@ class SuggestPredictor(SuggestState):
     """
 
     data_type = Queries
-    folders = Folders(FittedSuggester, collect, restore, stored_data, shown)
+    fitted = FittedSuggester
 
     def fit(
         self, data: Queries, valid: Queries | None = None, *, checkpoint: Path | None = None, resume: bool = False
@@ -227,6 +190,38 @@ class SuggestPredictor(SuggestState):
             SettingError: not trained.
         """
         return infer.suggest(self, sessions, k, counting)
+
+    def _collect(self) -> FittedSuggester:
+        """Return the fitted values of a suggester."""
+        return FittedSuggester(self.floor, self.tokenizer, require_trained(self.retrieval), self.train_prints)
+
+    def _restore(self, fitted: FittedSuggester, folder: Path) -> None:
+        """Take the fitted values and the network of a folder."""
+        mixture = self.metadata.mixture
+        if mixture is not None and mixture.keys() != {*MIXED}:
+            raise ValueError("the weights of the mixture in settings.json belong to another model")
+        self.floor = fitted.floor
+        self.tokenizer = fitted.tokenizer
+        self.train_prints = fitted.train_prints
+        self.model = self.retrieval = fitted.retrieval
+        if self.metadata.exported is not None:
+            self.model = OnnxGenerator.read(folder, len(self.tokenizer))
+        elif self.schedule is not None:
+            self.read_network(folder, read_tensors(folder, NETWORK), bounded=self.model_name in {*CATALOGUE})
+
+    def stored_data(self) -> list[str]:
+        """Return what the folder stores of the queries that it was trained on."""
+        queries = (
+            "the queries and words that reach the k-anonymity threshold, in `fitted.json` and `baselines.safetensors`"
+        )
+        prints = "a 32-bit hash of each pair of queries that followed each other, for the evaluator"
+        weights = "- what the weights store of words above the threshold; the network never saw words below it"
+        pairs = "- what followed or co-occurred with what, counted in people, where enough people typed both"
+        return [f"- {queries}; {prints}.", f"{pairs}.", f"{weights}."]
+
+    def _shown(self) -> dict[str, object]:
+        """Return the k-anonymity threshold and what is above it."""
+        return {"floor": self.floor.facts}
 
 
 def _joined(old: Floor, new: Floor) -> Floor:

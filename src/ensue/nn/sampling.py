@@ -328,15 +328,10 @@ class _SampledCrossEntropy(torch.autograd.Function):
             target_exponentials = (target_scores - top).exp_()
             sums = exponentials.sum(1, keepdim=True).add_(target_exponentials)
             losses = sums.log() + top - target_scores
-            scales = 1 / (sums * num_targets)  # done to the narrow side of each product
-            if weights is None:
-                total += losses.sum()
-                error = target_exponentials * scales - 1 / num_targets
-            else:
-                factors = weights[chunk, None]
-                total += (losses * factors).sum()
-                scales *= factors
-                error = target_exponentials * scales - factors / num_targets
+            factors = 1.0 if weights is None else weights[chunk, None]
+            total += (losses * factors).sum()
+            scales = 1 / (sums * num_targets) * factors  # done to the narrow side of each product
+            error = target_exponentials * scales - factors / num_targets
             hidden_grad = torch.mm(exponentials, negative_vectors, out=grads[0][chunk]).mul_(scales)
             hidden_grad.addcmul_(error, target_vectors[chunk])
             torch.mul(hidden[chunk], error, out=grads[1][chunk])

@@ -216,16 +216,16 @@ def test_caps_are_counted() -> None:
     column = pl.Series(["a b c <sssss> d e <sssss> f g h i", "a <sssss> b", "a b"])
     tokenizer = Tokenizer.fit([column])
     free = tokenizer.encode(column, sentences=True)
-    assert (free.cut_words, free.cut_sentences, free.cut_texts) == (0, 0, 0)
+    assert (free.cut_words, free.cut_texts) == (0, 0)
     tokens = tokenizer.encode(column, sentences=True, max_words=2, max_sentences=2)
     # Of the first text "c" and the whole third sentence go: 1 + 4 words. The others fit.
-    assert (tokens.cut_words, tokens.cut_sentences, tokens.cut_texts) == (5, 1, 1)
+    assert (tokens.cut_words, tokens.cut_texts) == (5, 1)
     expected = [["a", "b"], ["d", "e"], ["a"], ["b"], ["a", "b"]]
     assert tokens.ids.tolist() == [tokenizer.vocabulary.id(word) for sentence in expected for word in sentence]
     assert tokens.sentences.tolist() == [0, 2, 4, 5, 6, 8]
     assert tokens.texts.tolist() == [0, 2, 4, 5]
     flat = tokenizer.encode(column, max_words=4)
-    assert (flat.lengths.tolist(), flat.cut_words, flat.cut_sentences, flat.cut_texts) == ([4, 2, 2], 5, 0, 1)
+    assert (flat.lengths.tolist(), flat.cut_words, flat.cut_texts) == ([4, 2, 2], 5, 1)
     with pytest.raises(SettingError, match="max_words: 0 is below 1; remove it to read everything"):
         tokenizer.encode(column, max_words=0)
     with pytest.raises(SettingError, match="max_sentences: -1 is below 1; remove it to read everything"):
@@ -243,7 +243,6 @@ def test_caps_against_a_plain_loop(many: list[str], max_words: int, max_sentence
     sizes = [(sum(map(len, a)), sum(map(len, b))) for a, b in zip(whole, expected, strict=True)]
     assert tokens.cut_words == sum(a - b for a, b in sizes)
     assert tokens.cut_texts == sum(a > b for a, b in sizes)
-    assert tokens.cut_sentences == sum(len(a) - len(b) for a, b in zip(whole, expected, strict=True))
 
 
 @given(st.lists(MESSY, min_size=1, max_size=6), st.data())

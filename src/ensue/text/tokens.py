@@ -97,7 +97,6 @@ class Tokens:
         texts: (texts + 1,) text ``t`` has the sentences ``texts[t]`` to ``texts[t + 1]``, at least one; only a text
             without words has an empty one.
         cut_words: words left out by a cap, those of left out sentences included.
-        cut_sentences: sentences left out by a cap.
         cut_texts: texts that lost any word.
         words: (words,) the words themselves, where they were asked for.
     """
@@ -106,7 +105,6 @@ class Tokens:
     sentences: Index
     texts: Index
     cut_words: int = 0
-    cut_sentences: int = 0
     cut_texts: int = 0
     words: pl.Series | None = None
 
@@ -364,7 +362,6 @@ def _cut(tokens: Tokens, max_words: int | None, max_sentences: int | None) -> To
         shorter.sentences,
         shorter.texts,
         cut_words=len(tokens.ids) - len(ids),
-        cut_sentences=int((num_sentences - num_kept).sum()),
         cut_texts=int((tokens.lengths > shorter.lengths).sum()),
         words=None if tokens.words is None else tokens.words.gather(positions),
     )

@@ -459,6 +459,18 @@ class State(Generic[NetworkT]):
         """
         return card_text(self.summary(), self.stored_data(), scores)
 
+    @property
+    def is_prepared(self) -> bool:
+        """Whether nothing slow must be built before the first answer, which the folder may lack."""
+        return True
+
+    def prepare(self) -> bytes:
+        """Build what is built once, and return it for :meth:`use_prepared` of the same model in another process."""
+        return b""
+
+    def use_prepared(self, prepared: bytes) -> None:
+        """Use the result of :meth:`prepare`."""
+
     def _own_files(self) -> Contents:
         """Return files of the task alone, by name."""
         return {}

@@ -186,20 +186,7 @@ class ServedFolder:
     @property
     def is_unprepared(self) -> bool:
         """True where something slow must be built before the first answer."""
-        return self._loads and service_of(self.task).is_unprepared(self.predictor)
-
-    def prepare(self) -> bytes:
-        """Build it and return its bytes, for :meth:`use_prepared` in another process."""
-        service = service_of(self.task)
-        service.prepare(self.predictor)
-        assert service.preparation is not None
-        return service.preparation.pack(self.predictor)
-
-    def use_prepared(self, prepared: bytes) -> None:
-        """Use the result of :meth:`prepare` in another process."""
-        preparation = service_of(self.task).preparation
-        assert preparation is not None
-        preparation.unpack(self.predictor, prepared)
+        return self._loads and not self.predictor.is_prepared
 
     def close(self) -> None:
         """Remove the copies."""

@@ -155,7 +155,8 @@ def ask(predictor: AnyPredictor, folder: Path) -> list[dict[str, object]]:
     """
     service = service_of(predictor.task)
     try:
-        service.prepare(predictor)
+        if not predictor.is_prepared:
+            predictor.prepare()
         examples = service.example_records(predictor)
         records = [service.read(record, "example", UNLIMITED, "words") for record in examples]
         questions = [Question(record) for record in (service.first_record(predictor), *records)]

@@ -309,7 +309,7 @@ class Supervisor:
                 self._turn(0.05)
                 ended, status = os.waitpid(pid, os.WNOHANG)
             if not status:  # else each worker tries, and says what is wrong
-                served.use_prepared(file.read_bytes())
+                served.predictor.use_prepared(file.read_bytes())
                 self._log.event("prepared", model=served.name, seconds=round(time.monotonic() - started, 1))
             file.unlink(missing_ok=True)
 
@@ -454,7 +454,7 @@ class Supervisor:
 
 def _prepare(served: ServedFolder, file: Path, threads: int) -> None:
     limit_threads(threads)
-    file.write_bytes(served.prepare())
+    file.write_bytes(served.predictor.prepare())
 
 
 def _threads() -> int:

@@ -48,16 +48,6 @@ class Question(NamedTuple):
     options: object = None
 
 
-class Preparation(NamedTuple):
-    """Something built once for a model, unless its folder holds it: the index of a large catalogue."""
-
-    is_needed: Callable[[Fitted], bool]
-    make: Callable[[Fitted], None]
-    pack: Callable[[Fitted], bytes]
-    """Return what was made, for the same model in another process."""
-    unpack: Callable[[Fitted, bytes], None]
-
-
 def records_of(body: Predict | Explain | Figure) -> Sequence[AnyRecord]:
     """Return the records of a body."""
     return [body.record] if isinstance(body, Figure) else body.records
@@ -112,7 +102,6 @@ class TaskService:
     """Return how many items of a list a model knows; ``None`` where requests cannot name stored lists of items."""
     forks: bool = False
     """True where a process that has loaded a model may fork: no library runs threads in it."""
-    preparation: Preparation | None = None
     similar: Callable[[Fitted, Kind, Sequence[Question]], Sequence[Answer]] | None = None
     """Return the most similar items of each item; ``None`` where nothing is compared."""
 
@@ -139,15 +128,6 @@ class TaskService:
             explanations = predictor.explain([question.record for question in questions], kind.k)
             return [explanation.to_json() for explanation in explanations]
         return [answer.to_json() for answer in self.predict(predictor, kind, questions)]
-
-    def is_unprepared(self, predictor: Fitted) -> bool:
-        """Return whether something slow must be built before the first answer."""
-        return self.preparation is not None and self.preparation.is_needed(predictor)
-
-    def prepare(self, predictor: Fitted) -> None:
-        """Build what is built once."""
-        if self.preparation is not None and self.preparation.is_needed(predictor):
-            self.preparation.make(predictor)
 
 
 def service_of(task: str) -> TaskService:

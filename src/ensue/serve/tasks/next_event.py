@@ -26,7 +26,6 @@ from ensue.serve.tasks import (
     NOT_CAUSES,
     NUM_EXAMPLES,
     Kind,
-    Preparation,
     Question,
     TaskService,
     attribution_sentence,
@@ -36,7 +35,6 @@ from ensue.serve.tasks import (
 from ensue.tasks import NEXT
 from ensue.tasks.next.infer import predict_each
 from ensue.tasks.next.item_filter import ALL_ITEMS, Rules
-from ensue.tasks.next.item_index import ItemIndex
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.tasks.next.similar import similar_items
 from ensue.tasks.next.true_edges import compare, true_pairs
@@ -216,16 +214,6 @@ def _bars(explanation: Explanation, choice: Choice, positions: list[int]) -> go.
     return figures.bars(title, "weight, and score drop", names[-BARS:], series)
 
 
-def _pack_index(predictor: NextPredictor) -> bytes:
-    assert predictor.index is not None
-    return predictor.index.to_bytes()
-
-
-def _unpack_index(predictor: NextPredictor, packed: bytes) -> None:
-    predictor.index = ItemIndex.from_bytes(packed)
-    predictor.metadata.index = predictor.index.facts
-
-
 def _example_records(predictor: NextPredictor) -> list[dict[str, object]]:
     """Return what is common: the answer to an empty session."""
     (answer,) = predictor.predict([History(())], NUM_EXAMPLES, evidence=False)
@@ -284,10 +272,4 @@ SERVICE = TaskService(
     has_edges=True,
     num_known=lambda predictor, items: len({*predictor.vocabulary.known_each([items])[0].tolist()}),
     forks=True,
-    preparation=Preparation(
-        is_needed=lambda predictor: predictor.index is None and predictor.is_indexed,
-        make=lambda predictor: predictor.index_items(),
-        pack=_pack_index,
-        unpack=_unpack_index,
-    ),
 )

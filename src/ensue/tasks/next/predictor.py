@@ -433,6 +433,22 @@ class NextPredictor(NextState):
         if self.schedule is not None:
             nearest.index_items(self)
 
+    @property
+    def is_prepared(self) -> bool:
+        """Whether the index of a large catalogue is there, if there is to be one."""
+        return self.index is not None or not self.is_indexed
+
+    def prepare(self) -> bytes:
+        """Build the index, and return it for :meth:`use_prepared` of the same model in another process."""
+        self.index_items()
+        assert self.index is not None
+        return self.index.to_bytes()
+
+    def use_prepared(self, prepared: bytes) -> None:
+        """Use the index that :meth:`prepare` returned."""
+        self.index = ItemIndex.from_bytes(prepared)
+        self.metadata.index = self.index.facts
+
     def _collect(self) -> FittedNext:
         """Return the fitted values of a predictor."""
         baselines = {name.replace("-", "_"): baseline for name, baseline in self.counting.items() if name in COUNTING}

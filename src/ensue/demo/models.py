@@ -23,6 +23,7 @@ from ensue.demo.town import VALID_DAY, Session, Town, Written, histories_of, mak
 from ensue.evaluation.comparison import evaluate
 from ensue.lazy import INSTALL, has_torch, torch
 from ensue.predictor import make
+from ensue.records import History
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.tasks.next.true_edges import Compared, compare
 from ensue.training.report import Report
@@ -198,18 +199,15 @@ def _by_day(records: Iterable[Any], day_of: Callable[[Any], int]) -> list[tuple[
 def _row(panel: Panel, predictor: Any, test: Any, truth: float) -> PanelRow:
     """Return the metrics of the model and of the best baseline."""
     result = evaluate(predictor, test)
+    assert result.examples is not None
     row = result.rows[0]
     paired = next(pair for pair in result.paired_tests if pair.measure == panel.metric)
     low, high = row.interval[panel.metric]
+    num_questions = len(result.examples.frame())
     return PanelRow(
-        panel.name, panel.question, panel.task, predictor.model_name, panel.metric, NUM_QUESTIONS[panel.name](test),
+        panel.name, panel.question, panel.task, predictor.model_name, panel.metric, num_questions,
         row.figures[panel.metric], (high - low) / 2, paired.baseline, paired.metrics[1], truth, result.verdict,
     )  # fmt: skip
-
-
-def _targets(histories: Histories) -> int:
-    """Return the number of events after the first of each history."""
-    return len(histories.ids) - len(histories)
 
 
 def _of_stances(story: Town) -> float:
@@ -217,27 +215,25 @@ def _of_stances(story: Town) -> float:
     return float(np.mean([post.label == post.feeling for post in written(story)[2] if post.label is not None]))
 
 
-def _of_sharing(story: Town) -> float:
-    return _mean(
-        (story.next_sharer(record.values[:at]), record.values[at])
-        for record in story.cascades.test.records()
-        for at in range(1, len(record.values))
-    )
-
-
-def _of_sessions(
-    sessions: Iterable[Session], probabilities: Callable[[tuple[str, ...], int], Mapping[str, float]]
+def _of_histories(
+    histories: Iterable[tuple[History, int]], probabilities: Callable[[tuple[str, ...], int], Mapping[str, float]]
 ) -> float:
-    return _mean(
-        (probabilities(session.history.values[:at], session.day), session.history.values[at])
-        for session in sessions
-        if session.day > VALID_DAY
-        for at in range(1, len(session.history.values))
-    )
+    """Return the mean reciprocal rank of each event after the first, by its true probability.
+
+    Args:
+        histories: each with its day.
+        probabilities: returns those of the next event, from the events before it and the day.
+    """
+    reciprocals = [
+        expected_reciprocal(probabilities(history.values[:at], day), history.values[at])
+        for history, day in histories
+        for at in range(1, len(history.values))
+    ]
+    return float(np.mean(reciprocals))
 
 
-def _mean(questions: Iterator[tuple[Mapping[str, float], str]]) -> float:
-    return float(np.mean([expected_reciprocal(probabilities, target) for probabilities, target in questions]))
+def _test_days(sessions: Iterable[Session]) -> Iterator[tuple[History, int]]:
+    return ((session.history, session.day) for session in sessions if session.day > VALID_DAY)
 
 
 def expected_reciprocal(probabilities: Mapping[str, float], target: str) -> float:
@@ -255,18 +251,12 @@ def expected_reciprocal(probabilities: Mapping[str, float], target: str) -> floa
 CEILINGS: Mapping[str, Callable[[Town], float]] = {
     "posts": lambda story: 1.0,
     "stance": _of_stances,
-    "sharing": _of_sharing,
-    "reading": lambda story: _of_sessions(story.reading, story.next_read),
-    "searching": lambda story: _of_sessions(story.searching, lambda done, _: story.next_search(done)),
+    "sharing": lambda story: _of_histories(
+        ((record, 0) for record in story.cascades.test.records()), lambda done, _: story.next_sharer(done)
+    ),
+    "reading": lambda story: _of_histories(_test_days(story.reading), story.next_read),
+    "searching": lambda story: _of_histories(_test_days(story.searching), lambda done, _: story.next_search(done)),
 }
-NUM_QUESTIONS: Mapping[str, Callable[[Any], int]] = {
-    "posts": lambda corpus: len(corpus.linked()),
-    "stance": len,
-    "sharing": _targets,
-    "reading": _targets,
-    "searching": lambda queries: _targets(queries.histories),
-}
-"""Number of scored questions in the test data of each panel."""
 
 
 def recovery(predictor: NextPredictor, test: Histories, cascades: CascadeWorld) -> dict[str, Compared]:

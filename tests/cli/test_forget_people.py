@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -11,8 +13,11 @@ import pytest
 from ensue import Post
 from ensue.data.posts.dataset import Posts
 from ensue.predictor import load
+from ensue.stream import engine
+from ensue.stream.commit import read_commit
 from ensue.tasks.link.predictor import LinkPredictor
 from ensue.tasks.link.sync import index_of, sync
+from ensue.tasks.next.predictor import NextPredictor
 from tests.cli.conftest import Ensue
 
 BEGIN = 1_700_000_000
@@ -217,6 +222,42 @@ def test_what_a_stream_keeps_of_a_person(ensue: Ensue, tmp_path: Path) -> None:
     assert ran.code == 0, ran.err
     assert json.loads(ran.out.splitlines()[-1])["events"] == 705  # goes on where it stood
     assert "diary-of-x" not in load(folder).vocabulary  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("count_every", [4, 65_536])
+def test_followers_of_a_person_are_removed_from_a_stream(
+    ensue: Ensue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count_every: int
+) -> None:
+    """One session has ended, and is counted or not; one is open. Pairs of others stay, equal ones too."""
+    monkeypatch.setattr(engine, "COUNT_EVERY", count_every)
+    log = _write(tmp_path / "l.csv", "user,item,time", [(f"u{n % 20}", f"p{n % 3}", BEGIN + n) for n in range(60)])
+    others = [(f"s{at // 4}", f"p{at % 5}", BEGIN + 60 * at) for at in range(100)]
+    mine = [("x", item, BEGIN + 30 + 60 * at) for at, item in enumerate(["p0", "p1", "rare", "p3"])]
+    mine += [("x", item, BEGIN + 5_900 + at) for at, item in enumerate(["p2", "rarest"])]
+    events = [*others, *mine]
+    events.sort(key=lambda event: event[2])
+    folder, clicks = tmp_path / "m", tmp_path / "clicks.jsonl"
+    clicks.write_text(
+        "".join(f"{json.dumps(dict(zip(('session', 'item', 'time'), e, strict=True)))}\n" for e in events)
+    )
+    assert ensue("fit", "next", log, "-o", folder, "--model", "popularity").code == 0
+    assert ensue("stream", folder, clicks, "--no-follow").code == 0
+
+    def followers() -> Counter[tuple[str, str]]:
+        values = ["", "", *NextPredictor.load(folder).vocabulary.values]
+        commit = read_commit(folder)
+        assert commit is not None and commit.baselines is not None
+        items, offsets, ids = (column.tolist() for column in commit.baselines.followers)
+        bounds = zip(items, pairwise(offsets), strict=True)
+        return Counter((values[item], values[id]) for item, (low, high) in bounds for id in ids[low:high])
+
+    before = followers()
+    records = _write(tmp_path / "records.csv", "user,item,time", events)
+    ran = ensue("forget", folder, "--user", "x", "--records", records, "--json")
+    assert ran.code == 0, ran.err
+    assert _removed(ran.out)["stream.safetensors: followers of items"] == 4
+    pairs = [("p0", "p1"), ("p1", "rare"), ("rare", "p3"), ("p2", "rarest")]
+    assert before - Counter(pairs) == followers() and before[pairs[0]] > 1
 
 
 def test_a_stream_that_was_killed_is_ended_first(ensue: Ensue, tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ def test_hours_as_json_and_a_summary(ensue: Ensue, folder: Path, clicks: Path, t
     assert [hour["begins"] % 3600 for hour in hours] == [0] * 6
     assert hours == last["hours"][:6]
     assert (last["events"], last["rejected"], last["behind"]) == (360, 1, {"amount": 0, "unit": "bytes"})
-    assert set(last["figures"]) == {"model", "popular 15 min", "popular 1 h", "popular 6 h"}
+    assert set(last["figures"]) == {"model", "popular 15 min", "popular 1 h", "popular 6 h", "followers"}
     assert ran.lines[0] == f"{clicks}: session=session, item=item, time=time; times in seconds"
     reason = "not JSON (Expecting value: line 1 column 1 (char 0))"
     place = f"clicks.jsonl: byte {clicks.stat().st_size - 9}"
@@ -71,7 +71,7 @@ def test_a_table_for_people(ensue: Ensue, folder: Path, clicks: Path) -> None:
     ran = ensue("stream", folder, clicks, "--no-follow", "--max-events", "300")
     rows = ran.out.splitlines()
     assert " ".join(rows[0].split()).startswith("2023-11-14 22:00 47 events 35 targets model 0.")
-    assert rows[-1].startswith("all hours, popular 6 h: HR@20 0.")
+    assert rows[-1].startswith("all hours, followers: HR@20 ")
     assert json.loads((folder / "stream.json").read_text())["counts"]["events"] == 300
 
 

@@ -8,15 +8,17 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from ensue.stream import SQLiteQueue, engine
+from ensue.stream import metrics as stream_metrics
 from ensue.stream.brokers import open_source
 from ensue.stream.engine import Stream
 from ensue.stream.metrics import Hour
 from ensue.stream.sources import SQLiteSource
 from ensue.stream.state import StreamSettings
-from tests.stream.conftest import log, streamed, write
+from tests.stream.conftest import NUM_VALUES, log, streamed, write
 
 NUM = 250
 Deliver = Callable[[Path, Path, list[str]], None]
@@ -56,7 +58,7 @@ def expected(fitted: Path, lines: list[str], tmp_path_factory: pytest.TempPathFa
         engine.CHUNK = chunk
     found = metrics(place / "m")
     assert found[1]["late"] > 5 and found[1]["new_values"] == 6
-    assert set(found[0][0]["sums"]) == {"model", "popular 15 min", "popular 1 h", "popular 6 h"}
+    assert set(found[0][0]["sums"]) == {"model", "popular 15 min", "popular 1 h", "popular 6 h", "followers"}
     return found
 
 
@@ -163,3 +165,36 @@ def test_recent_popularity_is_that_of_counting_event_by_event(folder: Path, tmp_
     (hour,) = last.board.rows()
     assert isinstance(hour, Hour) and hour.targets == 7
     assert hour.figures()["popular 1 h"]["hr@20"] == pytest.approx(3 / 7)
+
+
+def test_followers_are_those_of_a_plain_loop(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Late events are no targets and nobody's follower; the window of 15 minutes holds the whole log."""
+    monkeypatch.setattr(stream_metrics, "NUM_FOLLOWERS", 8)
+    draw = np.random.default_rng(9)
+    known = [f"v{value}" for value in range(NUM_VALUES)]
+    latest: dict[str, tuple[int, str]] = {}
+    followers: dict[str, list[str]] = {}
+    before: list[str] = []
+    ranks: list[float] = []
+    lines: list[str] = []
+    for number in range(300):
+        session, item = f"s{draw.integers(9)}", f"v{draw.integers(NUM_VALUES + 5)}"
+        time = 1_700_000_000 + 2 * number - (45 if draw.random() < 0.1 else 0)
+        lines.append(json.dumps({"session": session, "item": item, "time": time, "id": number}))
+        last_time, last = latest.get(session, (0, ""))
+        if last and time >= last_time:
+            counted = followers.setdefault(last, [])
+            order = {value: (counted[-8:].count(value), before.count(value)) for value in known}
+            ranks.append(sum(order[value] >= order[item] for value in known) if item in known else np.inf)
+            counted.append(item)
+        if time >= last_time:
+            latest[session] = time, item
+        before.append(item)
+        known += [] if item in known else [item]
+    stream, last_status = streamed(folder, write(tmp_path / "log.jsonl", lines), batch=50)
+    assert stream.predictor.metadata.repeats
+    counts = last_status.counts
+    assert (counts.targets, counts.new_values) == (len(ranks), 5) and counts.late > 5
+    hits = [rank for rank in ranks if rank <= 20]
+    expected = {"hr@20": len(hits) / len(ranks), "mrr@20": sum(1 / rank for rank in hits) / len(ranks)}
+    assert last_status.board.total().figures()["followers"] == pytest.approx(expected)

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -18,13 +19,13 @@ from ensue.learning.state import module_of
 from ensue.nn.validation import require_ids, require_number, require_table
 from ensue.store.folder import damage
 from ensue.store.pack import pack, unpack
-from ensue.stream.commit import Commit, Entry, Seen, commit_of, restore_state
-from ensue.stream.sessions import HistoryTable, PartitionSessions, require_times
+from ensue.stream.commit import Commit, Entry, commit_of, restore_state
+from ensue.stream.sessions import HistoryTable, PartitionSessions, Seen, require_times
 from ensue.stream.state import StreamState
 from ensue.tasks.next import update
 from ensue.tasks.next.state import NextMetadata, NextState
 from ensue.training.optimizer import FIELDS, RowAdam, by_row, optimizer_tensors
-from ensue.vocabulary import FIRST
+from ensue.vocabulary import FIRST, UNKNOWN
 
 
 @dataclass(eq=False, kw_only=True)
@@ -92,13 +93,15 @@ def replay(stream: StreamState, changed: Changed) -> None:
             predictor.reservoir.add(sessions)
             update.count(predictor, sessions)
         predictor.metadata = NextMetadata.from_dict(changed.metadata)
-        for ids, times, clocks in changed.seen:
-            require_ids("seen.ids", ids, len(predictor.vocabulary), FIRST)
-            require_times("seen.times", times, len(ids))
-            require_times("seen.clocks", clocks, len(ids))
-            for window in stream.popular:
-                window.see(ids, times, clocks)
-            predictor.observe(ids, times)
+        for events in changed.seen:
+            num_events = len(events.ids)
+            require_ids("seen.ids", events.ids, len(predictor.vocabulary), FIRST)
+            require_times("seen.times", events.times, num_events)
+            require_times("seen.clocks", events.clocks, num_events)
+            require_table("seen.previous_ids", events.previous_ids, np.int32, [num_events])
+            require_ids("seen.previous_ids", events.previous_ids, len(predictor.vocabulary), UNKNOWN)
+            stream.baselines.see(events)
+            predictor.observe(events.ids, events.times)
         # The entry holds all open sessions, not what changed in them.
         stream.sessions = PartitionSessions(stream.sessions.gap)
         restore_state(stream, changed.commit)

@@ -20,11 +20,10 @@ import os
 import shutil
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-from ensue.data.histories import Ids, Times
 from ensue.errors import ModelFolderError, SettingError
 from ensue.learning.state import Count
 from ensue.lines import one_line, plural
@@ -35,7 +34,7 @@ from ensue.store.checksums import opened
 from ensue.store.folder import damage, read_file, read_settings, write_folder
 from ensue.store.pack import TensorFile, arrays_in, files_of, read_packed, require_finite, tensor_bytes
 from ensue.stream.events import ReaderState
-from ensue.stream.metrics import Board, Hour, PopularTable
+from ensue.stream.metrics import BaselineTable, Board, Hour
 from ensue.stream.sessions import Chunk, HistoryTable, SessionTable
 from ensue.stream.state import StreamCounts, StreamState
 
@@ -62,18 +61,10 @@ class Commit:
     """The latest hour that was reported."""
     rejects: Count
     """Bytes of the file of rejected lines."""
-    popular: dict[str, PopularTable] = field(default_factory=dict)
-    """Windows of recent popularity by name; the journal holds the events instead."""
+    baselines: BaselineTable | None = None
+    """Counts of the baselines; the journal holds the events instead."""
     resume: str = ""
     """The checksum of the folder beside it that a stream goes on from, where the last chunk was learned early."""
-
-
-class Seen(NamedTuple):
-    """The events of a chunk as recent popularity and the model count them: ids, seconds, the clock after each."""
-
-    ids: Ids
-    times: Times
-    clocks: Times
 
 
 def read_commit(folder: Path) -> Commit | None:
@@ -89,7 +80,7 @@ def read_commit(folder: Path) -> Commit | None:
 
 
 def commit_of(stream: StreamState) -> Commit:
-    """Return the state of a stream, but for the windows of recent popularity."""
+    """Return the state of a stream, but for the counts of the baselines."""
     return Commit(
         source=stream.source.name,
         position=None if stream.position is None else dict(stream.position),
@@ -112,9 +103,8 @@ def files(stream: StreamState, resume: str = "") -> dict[str, bytes | TensorFile
         stream: the stream as it is.
         resume: the checksum of the folder that it goes on from, where that is another one.
     """
-    # A whole folder holds the windows; a journal entry holds the events, from which they are counted again.
-    popular = {window.name: window.table() for window in stream.popular}
-    commit = replace(commit_of(stream), popular=popular, resume=resume)
+    # A whole folder holds the counts; a journal entry holds the events, from which they are counted again.
+    commit = replace(commit_of(stream), baselines=stream.baselines.table(), resume=resume)
     return {**stream.predictor.contents(_card(stream)), **files_of(commit, FILES)}
 
 
@@ -182,14 +172,11 @@ def restore(stream: StreamState, commit: Commit) -> None:
         )
     with damage(stream.folder):
         restore_state(stream, commit)
-        for window in stream.popular:
-            if window.name not in commit.popular:
-                raise ValueError(f"{window.name} is missing")
-            window.restore(commit.popular[window.name], len(stream.predictor.vocabulary))
+        stream.baselines.restore(commit.baselines, len(stream.predictor.vocabulary))
 
 
 def restore_state(stream: StreamState, commit: Commit) -> None:
-    """Give a stream everything of a commit but the windows of recent popularity."""
+    """Give a stream everything of a commit but the counts of the baselines."""
     vocabulary = stream.predictor.vocabulary
     stream.position = commit.position
     stream.reported_hour = commit.reported_hour

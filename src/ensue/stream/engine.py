@@ -33,7 +33,7 @@ from ensue.stream import commit as saved
 from ensue.stream.commit import Journal
 from ensue.stream.events import EventReader
 from ensue.stream.metrics import HOUR, Hour, model_ranks
-from ensue.stream.sessions import Chunk, joined, targets
+from ensue.stream.sessions import Chunk, Seen, joined, targets
 from ensue.stream.sources import LineBlock, StreamSource
 from ensue.stream.state import StreamSettings, StreamState, StreamStatus, no_histories
 from ensue.tasks.next import update
@@ -114,7 +114,7 @@ class Stream(StreamState):
             changes.replay(self, changed)
         self._early = resume_folder != folder  # the folder has learned the chunk that is not complete here
         self._full = begins or self._early
-        self._seen, self._added = list[saved.Seen](), list[Histories]()
+        self._seen, self._added = list[Seen](), list[Histories]()
         self._changes = self._tracked()
         source.begin(self.position)
 
@@ -205,7 +205,7 @@ class Stream(StreamState):
         self._count_arrivals()
         self.sessions.hand_over(chunk)
         scored, context = chunk.scored.histories(self.predictor.vocabulary)
-        events = saved.Seen(np.array(chunk.ids, np.int32), np.array(chunk.times), np.array(chunk.clocks))
+        events = chunk.seen()
         # Before anything is learned from them: each event is predicted by a model that has not seen it.
         self._score(chunk, scored, context, events)
         self.predictor.add_values(chunk.new_values)
@@ -217,8 +217,8 @@ class Stream(StreamState):
             self._seen.append(events)
         self.chunk = Chunk.of(self.predictor.vocabulary)
 
-    def _score(self, chunk: Chunk, scored: Histories, context: Index, events: saved.Seen) -> None:
-        """Rank each fresh event that follows something, and count all events as recently popular."""
+    def _score(self, chunk: Chunk, scored: Histories, context: Index, events: Seen) -> None:
+        """Rank each fresh event that follows something, and count all events in the baselines."""
         # -1: context, which is not ranked here.
         arrivals = np.full(len(scored.ids), -1)
         arrivals[ranges(scored.offsets[:-1] + context, scored.lengths - context)] = chunk.scored.arrivals
@@ -236,8 +236,7 @@ class Stream(StreamState):
         # Empty ranges where values repeat, else from the beginning of the session to the target.
         starts = rows if self.predictor.metadata.repeats else scored.offsets[:-1][scored.sequence_index()[rows]]
         excluded = [scored.ids[start:position] for start, position in zip(starts, rows, strict=True)]
-        for popular in self.popular:
-            ranks[popular.name] = popular.ranks(*events, num_ids, arrivals[rows], excluded)
+        ranks |= self.baselines.ranks(events, num_ids, arrivals[rows], excluded)
         self.board.add(events.times, scored.times[rows], ranks)
         self.counts.targets += len(rows)
 

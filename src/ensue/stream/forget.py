@@ -1,4 +1,4 @@
-"""Forget a person: remove the open sessions and the rejected lines of one from what a stream keeps with its model."""
+"""Forget a person: remove sessions, followers and rejected lines of one from what a stream keeps with its model."""
 
 from __future__ import annotations
 
@@ -19,10 +19,12 @@ from ensue.store.folder import damage, write_file
 from ensue.store.pack import TensorFile, files_of
 from ensue.stream.commit import FILES, TENSORS, Journal, read_commit
 from ensue.stream.events import Reject, decode, rejects_of
+from ensue.stream.metrics import StreamBaselines
 from ensue.stream.sessions import HistoryTable, PartitionSessions
 from ensue.tasks.next.forget import records_of
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.tasks.next.reservoir import latest_events
+from ensue.tasks.next.training_data import fingerprints
 
 
 class Forgetting(NamedTuple):
@@ -33,8 +35,9 @@ class Forgetting(NamedTuple):
 
 
 REMAINS = (
-    "events of a stream without names: sessions that ended and are not yet counted, recently popular values, and "
-    "digests of the latest 200,000 events (stream.safetensors), until as many others have come",
+    "events of a stream without names: sessions that ended and are not yet counted, recently popular values, latest "
+    "followers of items that are in none of the removed sessions, and digests of the latest 200,000 events "
+    "(stream.safetensors), until as many others have come",
     "the log, queue or topic that the stream reads: remove the person's events there, or a stream that starts over "
     "learns them again",
 )
@@ -66,18 +69,32 @@ def forget_users(folder: Path, predictor: NextPredictor, records: object, users:
         )
     forgotten = Forgotten()
     sessions = PartitionSessions(0.0)
+    baselines = StreamBaselines()
     with damage(folder):
         sessions.restore(commit.sessions, commit.chunk.resume(predictor.vocabulary))
         ended = commit.ended.histories(predictor.vocabulary)
-    forgotten.add(TENSORS, "open sessions", sessions.remove(users))
+        baselines.restore(commit.baselines, len(predictor.vocabulary))
+    removed = sessions.remove(users)
+    forgotten.add(TENSORS, "open sessions", len(removed))
     if isinstance(records, Histories):
         mine = records_of(records, users).encode(predictor.vocabulary, drop_unknown=True)
         keys = {*keys_of(latest_events(mine))}
         stays = np.array([key not in keys for key in keys_of(ended)], np.bool_)
         forgotten.add(TENSORS, "sessions that ended", int((~stays).sum()))
+        counted = mine.select(np.isin(fingerprints(mine).view(np.int64), predictor.training_hashes))
+        for histories in (ended.select(~stays), counted):
+            removed += [ids.tolist() for ids in np.split(histories.ids, histories.offsets[1:-1])]
         ended = ended.select(stays)
+    forgotten.add(TENSORS, "followers of items", baselines.followers.forget(removed))
     rejects = _forget_rejects(folder, users, commit.rejects, forgotten)
-    without = replace(commit, sessions=sessions.tables(), ended=HistoryTable.of(ended), rejects=rejects, resume="")
+    without = replace(
+        commit,
+        sessions=sessions.tables(),
+        ended=HistoryTable.of(ended),
+        rejects=rejects,
+        baselines=baselines.table(),
+        resume="",
+    )
     forgotten.remains.extend(REMAINS)
     return Forgetting(files_of(without, FILES), forgotten)
 

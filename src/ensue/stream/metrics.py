@@ -1,16 +1,19 @@
-"""Metrics of a stream: HR@20 and MRR@20 of the model and of recent popularity, by hour of the events' own time.
+"""Metrics of a stream: HR@20 and MRR@20 of the model and of its baselines, by hour of the events' own time.
 
 Each fresh event is ranked before it is trained on, among all items in the vocabulary. Ties count against the target. A
-model trains on a chunk of events at a time: it misses an item that came first in the chunk. Recent popularity counts
-event by event: it misses only the first event of an item. Where a model has no known context it answers with plain
-popularity, as it does everywhere.
+model trains on a chunk of events at a time: it misses an item that came first in the chunk. Baselines (recent
+popularity and latest followers) count event by event: they miss only the first event of an item. Where a model has no
+known context it answers with plain popularity, as it does everywhere.
 """
 
 from __future__ import annotations
 
 from array import array
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Annotated, NamedTuple, TypeAlias
 
 import numpy as np
@@ -19,11 +22,11 @@ from typing_extensions import TypedDict
 
 from ensue import metrics
 from ensue.data.clock import MILLISECONDS, SINCE_1970, format_time
-from ensue.data.histories import Histories, Ids, Index, Times
+from ensue.data.histories import Histories, Ids, Index, Times, offsets_of
 from ensue.learning.state import Count
 from ensue.metrics import MISS, Floats
-from ensue.nn.validation import require_ids
-from ensue.stream.sessions import require_times, targets
+from ensue.nn.validation import require_ids, require_offsets
+from ensue.stream.sessions import Seen, require_times, targets
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.vocabulary import FIRST, UNKNOWN
 
@@ -140,6 +143,8 @@ WINDOWS = (900, 3600, 21600)
 """Seconds of recent popularity; it is counted over each, since which is best differs from stream to stream."""
 LIMIT = 1_000_000
 """Latest events a window holds at most."""
+NUM_FOLLOWERS = 300
+"""Latest followers of an item that are counted."""
 
 
 def model_ranks(predictor: NextPredictor, histories: Histories, context: Index, num_ids: int) -> Floats:
@@ -177,13 +182,16 @@ class RecentPopularity:
 
     Args:
         window: seconds.
+
+    Attributes:
+        counts: id to its number of events in the window; ids without events are missing.
     """
 
     def __init__(self, window: float) -> None:
         self.window = window
         self._ids, self._times = array("i"), array("d")
         self._begin = 0  # the first event of the window in the two columns
-        self._counts: dict[int, int] = {}
+        self.counts: dict[int, int] = {}
         self._at_least = [0]  # of each count from 1, how many values have it or more; the rank of a value with it
 
     @property
@@ -191,49 +199,21 @@ class RecentPopularity:
         """For tables."""
         return f"popular {self.window / 60:g} min" if self.window < 3600 else f"popular {self.window / 3600:g} h"
 
-    def ranks(
-        self, ids: Ids, times: Times, clocks: Times, num_ids: int, targets: Index, excluded: Sequence[Ids]
-    ) -> Floats:
-        """Return the ranks of some events, each by the counts just before it, and count all of them.
-
-        Args:
-            ids: (events,) in order of arrival.
-            times: (events,) their seconds.
-            clocks: (events,) the stream's clock after each.
-            num_ids: ids that were known before the first of them; the ids of new values follow in order.
-            targets: (targets,) which events are ranked.
-            excluded: (targets,) the ids that each target's ranking leaves out; a target among them is a miss.
-        """
-        rows = {event: row for row, event in enumerate(targets.tolist())}
-        ranks = np.full(len(targets), MISS)
-        columns = zip(ids.tolist(), times.tolist(), clocks.tolist(), strict=True)
-        for event, (value, seconds, clock) in enumerate(columns):
-            row = rows.get(event)
-            if row is not None and value < num_ids:
-                ranks[row] = self._rank(value, num_ids, set(excluded[row].tolist()))
-            # A new value gets the next id, and can be ranked from its second event on.
-            num_ids = max(num_ids, value + 1)
-            self._count(value, seconds, clock)
-        return ranks
-
-    def see(self, ids: Ids, times: Times, clocks: Times) -> None:
-        """Count events without ranking them; see :meth:`ranks`."""
-        self.ranks(ids, times, clocks, 0, np.empty(0, np.int64), ())
-
-    def _rank(self, value: int, num_ids: int, excluded: set[int]) -> float:
+    def rank(self, value: int, num_ids: int, excluded: set[int]) -> float:
+        """Return the rank of a value among ``num_ids`` ids but the excluded ones; an excluded value is a miss."""
         if value in excluded:
             return MISS
-        count = self._counts.get(value, 0)
+        count = self.counts.get(value, 0)
         # Ties count against the target: its rank is the number of values with its count or more.
         rank = self._at_least[count] if count else num_ids - FIRST
-        return float(rank - sum(self._counts.get(other, 0) >= count for other in excluded))
+        return float(rank - sum(self.counts.get(other, 0) >= count for other in excluded))
 
-    def _count(self, value: int, seconds: float, clock: float) -> None:
-        """Add an event, and forget what is older than the window."""
+    def add(self, value: int, seconds: float, clock: float) -> None:
+        """Count an event, and forget what is older than the window."""
         if seconds >= clock - self.window:
             self._ids.append(value)
             self._times.append(seconds)
-            count = self._counts[value] = self._counts.get(value, 0) + 1
+            count = self.counts[value] = self.counts.get(value, 0) + 1
             if count == len(self._at_least):
                 self._at_least.append(0)
             # One more value has this count; it still has all smaller ones.
@@ -247,12 +227,12 @@ class RecentPopularity:
             self._begin = 0
 
     def _forget(self, value: int) -> None:
-        count = self._counts[value]
+        count = self.counts[value]
         self._at_least[count] -= 1
         if count > 1:
-            self._counts[value] = count - 1
+            self.counts[value] = count - 1
         else:
-            del self._counts[value]
+            del self.counts[value]
 
     def table(self) -> PopularTable:
         """Return the events of the window."""
@@ -268,7 +248,153 @@ class RecentPopularity:
         require_times(f"{self.name}: times", table.times, len(table.ids))
         self._ids, self._times = array("i"), array("d")
         self._begin = 0
-        self._counts = {}
+        self.counts = {}
         self._at_least = [0]
         for value, seconds in zip(table.ids.tolist(), table.times.tolist(), strict=True):
-            self._count(value, seconds, -np.inf)
+            self.add(value, seconds, -np.inf)
+
+
+class FollowerTable(NamedTuple):
+    """Latest followers as a commit holds them: item i has ``ids[offsets[i]:offsets[i + 1]]``, the latest one last."""
+
+    items: Ids
+    offsets: Index
+    ids: Ids
+
+
+class Followers:
+    """Latest followers of each item, before the event that is ranked.
+
+    A target is ranked by how often it is among the latest ``NUM_FOLLOWERS`` that followed the event before it in a
+    session, then by recent popularity.
+
+    Args:
+        popularity: recent popularity, counted elsewhere.
+    """
+
+    name = "followers"
+
+    def __init__(self, popularity: RecentPopularity) -> None:
+        self._popularity = popularity
+        self._followers: dict[int, array[int]] = {}
+
+    def rank(self, previous: int, value: int, num_ids: int, excluded: set[int]) -> float:
+        """Return the rank of a value after another one; see :meth:`RecentPopularity.rank`."""
+        if value in excluded:
+            return MISS
+        counts = Counter(self._followers.get(previous, ()))
+        for other in excluded:
+            counts.pop(other, None)
+        if value not in counts:
+            # All followers rank higher, and other values by recent popularity.
+            return len(counts) + self._popularity.rank(value, num_ids, excluded.union(counts))
+        recent_counts = self._popularity.counts
+        least = counts[value], recent_counts.get(value, 0)
+        # Ties count against the target, which is one of them itself.
+        return float(sum((count, recent_counts.get(other, 0)) >= least for other, count in counts.items()))
+
+    def add(self, previous: int, value: int) -> None:
+        """Count a value that followed another one."""
+        followers = self._followers.setdefault(previous, array("i"))
+        followers.append(value)
+        if len(followers) > NUM_FOLLOWERS:
+            del followers[0]
+
+    def forget(self, sessions: Iterable[Sequence[int]]) -> int:
+        """Remove one follower for each pair of consecutive ids of some sessions; return how many were counted."""
+        num_removed = 0
+        for ids in sessions:
+            for previous, value in pairwise(ids):
+                with suppress(KeyError, ValueError):
+                    self._followers[previous].remove(value)
+                    num_removed += 1
+        return num_removed
+
+    def table(self) -> FollowerTable:
+        """Return all followers."""
+        followers = {item: ids for item, ids in self._followers.items() if ids}
+        columns = [np.array(ids, np.int32) for ids in followers.values()]
+        ids = np.concatenate([np.empty(0, np.int32), *columns])
+        return FollowerTable(np.array([*followers], np.int32), offsets_of([*map(len, columns)]), ids)
+
+    def restore(self, table: FollowerTable, num_ids: int) -> None:
+        """Continue from what :meth:`table` returned.
+
+        Raises:
+            ValueError: the columns do not fit together, or hold an id that is in no vocabulary.
+        """
+        require_ids("followers: items", table.items, num_ids, FIRST)
+        require_ids("followers: ids", table.ids, num_ids, FIRST)
+        require_offsets("followers: offsets", table.offsets, len(table.ids), len(table.items))
+        require_ids("followers: lengths", np.diff(table.offsets), NUM_FOLLOWERS + 1, 1)
+        bounds = zip(table.items.tolist(), pairwise(table.offsets.tolist()), strict=True)
+        self._followers = {item: array("i", table.ids[low:high].tobytes()) for item, (low, high) in bounds}
+        if len(self._followers) < len(table.items):
+            raise ValueError("followers: an item occurs twice")
+
+
+class BaselineTable(NamedTuple):
+    """Baselines as a commit holds them: windows of recent popularity by name, and latest followers."""
+
+    popular: dict[str, PopularTable]
+    followers: FollowerTable
+
+
+class StreamBaselines:
+    """Baselines that are reported next to the model: recent popularity over each window, and latest followers."""
+
+    def __init__(self) -> None:
+        self.windows = [RecentPopularity(window) for window in WINDOWS]
+        self.followers = Followers(self.windows[0])
+
+    def ranks(self, events: Seen, num_ids: int, targets: Index, excluded: Sequence[Ids]) -> dict[str, Floats]:
+        """Return the ranks of some events by each baseline, each by what came just before it, and count all events.
+
+        Args:
+            events: in order of arrival.
+            num_ids: ids that were known before the first of them; the ids of new values follow in order.
+            targets: (targets,) which events are ranked.
+            excluded: (targets,) the ids that each target's ranking leaves out; a target among them is a miss.
+
+        Returns:
+            Name to (targets,) ranks.
+        """
+        rows = {event: row for row, event in enumerate(targets.tolist())}
+        names = [*(window.name for window in self.windows), self.followers.name]
+        ranks = np.full((len(names), len(targets)), MISS)
+        columns = zip(*(column.tolist() for column in events), strict=True)
+        for event, (value, seconds, clock, previous) in enumerate(columns):
+            row = rows.get(event)
+            if row is not None and value < num_ids:
+                hidden = set(excluded[row].tolist())
+                ranks[:-1, row] = [window.rank(value, num_ids, hidden) for window in self.windows]
+                ranks[-1, row] = self.followers.rank(previous, value, num_ids, hidden)
+            # A new value gets the next id, and can be ranked from its second event on.
+            num_ids = max(num_ids, value + 1)
+            for window in self.windows:
+                window.add(value, seconds, clock)
+            if previous != UNKNOWN:
+                self.followers.add(previous, value)
+        return dict(zip(names, ranks, strict=True))
+
+    def see(self, events: Seen) -> None:
+        """Count events without ranking them."""
+        self.ranks(events, 0, np.empty(0, np.int64), ())
+
+    def table(self) -> BaselineTable:
+        """Return all that is counted."""
+        return BaselineTable({window.name: window.table() for window in self.windows}, self.followers.table())
+
+    def restore(self, table: BaselineTable | None, num_ids: int) -> None:
+        """Continue from what :meth:`table` returned.
+
+        Raises:
+            ValueError: counts are missing, columns do not fit together, or hold an id that is in no vocabulary.
+        """
+        if table is None:
+            raise ValueError("baselines are missing")
+        for window in self.windows:
+            if window.name not in table.popular:
+                raise ValueError(f"{window.name} is missing")
+            window.restore(table.popular[window.name], num_ids)
+        self.followers.restore(table.followers, num_ids)

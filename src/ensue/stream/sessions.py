@@ -26,7 +26,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from itertools import accumulate
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import numpy as np
 from pydantic import Field
@@ -36,7 +36,7 @@ from ensue.data.histories import Histories, Ids, Index, Times, concat_histories,
 from ensue.nn.validation import MAX_COUNT, require_ids, require_number, require_totals
 from ensue.stream.clock import Event, Rejection, StreamClock
 from ensue.tasks.next.reservoir import require_histories
-from ensue.vocabulary import FIRST, Vocabulary
+from ensue.vocabulary import FIRST, UNKNOWN, Vocabulary
 
 LATEST = 50
 """Events a session that are held."""
@@ -169,6 +169,22 @@ class SessionColumns:
         return Histories(ids, offsets, vocabulary, times), np.array(self.context, np.int64)
 
 
+class Seen(NamedTuple):
+    """The events of a chunk as the baselines and the model count them.
+
+    Attributes:
+        ids: (events,) in order of arrival.
+        times: (events,) their seconds.
+        clocks: (events,) the stream's clock after each.
+        previous_ids: (events,) the id before each in its session; ``UNKNOWN`` for the first one and for late events.
+    """
+
+    ids: Ids
+    times: Times
+    clocks: Times
+    previous_ids: Ids
+
+
 @dataclass
 class Chunk:
     """Events that are scored by one model and then learned together, in order of arrival; a commit holds it as it is.
@@ -182,6 +198,7 @@ class Chunk:
         ids: (events,) of all that count, late ones included.
         times: (events,) their seconds.
         clocks: (events,) the stream's clock after each.
+        previous_ids: (events,) the id before each in its session; see :class:`Seen`.
         rejections: events whose times are far from all others.
         num_late: events that came late.
         num_repeated: events that were dropped.
@@ -196,6 +213,7 @@ class Chunk:
     ids: list[int] = field(default_factory=list)
     times: list[Seconds] = field(default_factory=list)
     clocks: list[Seconds] = field(default_factory=list)
+    previous_ids: list[int] = field(default_factory=list)
     rejections: list[Rejection] = field(init=False, default_factory=list)
     num_late: int = field(init=False, default=0)
     num_repeated: int = field(init=False, default=0)
@@ -217,8 +235,9 @@ class Chunk:
             raise ValueError("chunk: new values do not have the next ids")
         ids = np.array(self.ids, np.int64)
         require_ids("chunk: ids", ids, self.num_ids, FIRST)
-        if not len(ids) == len(self.times) == len(self.clocks):
-            raise ValueError("chunk: ids, times and clocks do not fit together")
+        require_ids("chunk: previous_ids", np.array(self.previous_ids, np.int64), self.num_ids, UNKNOWN)
+        if not len(ids) == len(self.times) == len(self.clocks) == len(self.previous_ids):
+            raise ValueError("chunk: ids, times, clocks and previous_ids do not fit together")
         for name, columns in (("scored", self.scored), ("late", self.late), ("closed", self.closed)):
             lengths = np.array(columns.lengths, np.int64)
             context = np.array(columns.context, np.int64)
@@ -243,6 +262,11 @@ class Chunk:
     def __len__(self) -> int:
         """Number of events that count."""
         return len(self.ids)
+
+    def seen(self) -> Seen:
+        """Return the events that count, in columns."""
+        ids, previous_ids = np.array(self.ids, np.int32), np.array(self.previous_ids, np.int32)
+        return Seen(ids, np.array(self.times), np.array(self.clocks), previous_ids)
 
     def id(self, value: str) -> int:
         """Return the id of a value; a new one gets the next."""
@@ -308,11 +332,11 @@ class OpenSessions:
         """Decide about the events that wait for others, where no more will come."""
         self._take(*self.times.settle(), chunk)
 
-    def remove(self, sessions: Iterable[str]) -> int:
-        """Remove open sessions by their names, and return how many there were."""
-        removed = [self._open.pop(name) for name in map(_digest, sessions) if name in self._open]
+    def remove(self, sessions: Iterable[str]) -> list[list[int]]:
+        """Remove open sessions by their names, and return the ids of each."""
+        removed = [self._open.pop(name).ids for name in map(_digest, sessions) if name in self._open]
         self._touched = {name: None for name in self._touched if name in self._open}
-        return len(removed)
+        return removed
 
     def hand_over(self, chunk: Chunk) -> None:
         """Hand over all fresh events, where a chunk is complete; from here on they are context."""
@@ -339,13 +363,15 @@ class OpenSessions:
             session = self._open[name] = _Session(name, [], [], [])
             chunk.num_opened += 1
         self._open.move_to_end(name)
-        if session.times and time < session.times[-1]:
+        is_late = bool(session.times) and time < session.times[-1]
+        chunk.previous_ids.append(session.ids[-1] if session.ids and not is_late else UNKNOWN)
+        if is_late:
             chunk.num_late += 1
             self._insert(session, value, time, chunk)
         else:
             session.ids.append(value)
             session.times.append(time)
-            # Number of this event in the chunk, for the ranks of recent popularity.
+            # Number of this event in the chunk, for the ranks of the baselines.
             session.arrivals.append(len(chunk.ids) - 1)
             self._touched[name] = None
             # Very long sessions are handed over in pieces: one row of a batch would be as long as they are.
@@ -539,9 +565,9 @@ class PartitionSessions:
         for _, sessions in sorted(self._partitions.items()):
             sessions.settle(chunk)
 
-    def remove(self, sessions: Collection[str]) -> int:
-        """Remove open sessions by their names, and return how many there were."""
-        return sum(open_sessions.remove(sessions) for open_sessions in self._partitions.values())
+    def remove(self, sessions: Collection[str]) -> list[list[int]]:
+        """Remove open sessions by their names, and return the ids of each."""
+        return [ids for open_sessions in self._partitions.values() for ids in open_sessions.remove(sessions)]
 
     def hand_over(self, chunk: Chunk) -> None:
         """Hand over the fresh events of every partition, where a chunk is complete."""

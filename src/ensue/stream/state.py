@@ -12,7 +12,7 @@ from ensue.errors import SettingError
 from ensue.learning.state import Count
 from ensue.lines import plural
 from ensue.stream.events import EventReader, Rejects
-from ensue.stream.metrics import WINDOWS, Board, Hour, RecentPopularity
+from ensue.stream.metrics import Board, Hour, StreamBaselines
 from ensue.stream.sessions import Chunk, PartitionSessions
 from ensue.stream.sources import Behind, Position, StreamSource
 from ensue.tasks.next.predictor import NextPredictor
@@ -152,8 +152,8 @@ class StreamState:
         """Figures by hour."""
         self.counts = StreamCounts()
         """Counts since the stream began."""
-        self.popular = [RecentPopularity(window) for window in WINDOWS]
-        """Recent popularity over each window."""
+        self.baselines = StreamBaselines()
+        """Recent popularity and latest followers."""
         self.position: Position | None = None
         """Position in the source, as JSON; ``None`` at its beginning."""
         self.reported_hour = -(2**62)

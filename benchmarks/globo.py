@@ -1,8 +1,8 @@
 """Predict, then learn: a news site's clicks as a stream, the model beside its rivals, hour by hour.
 
 A model is fitted on the sessions that begin on the first day; then every click of the others is predicted, scored and
-learned in order of time. It is compared with popularity over the last 15 minutes, hour and six hours. All rank all
-articles known so far.
+learned in order of time. It is compared with popularity over the last 15 minutes, hour and six hours, and with
+the latest followers of the last article. All rank all articles known so far.
 
     python benchmarks/globo.py CLICKS [--model core] [--events N] [--set dim=64] [--json FILE]
 """

@@ -239,17 +239,13 @@ class RecentPopularity:
         return PopularTable(np.array(self._ids[self._begin :], np.int32), np.array(self._times[self._begin :]))
 
     def restore(self, table: PopularTable, num_ids: int) -> None:
-        """Continue from what :meth:`table` returned.
+        """Continue a new window from what :meth:`table` returned.
 
         Raises:
             ValueError: the columns do not fit together, or hold an id that is in no vocabulary.
         """
         require_ids(f"{self.name}: ids", table.ids, num_ids, FIRST)
         require_times(f"{self.name}: times", table.times, len(table.ids))
-        self._ids, self._times = array("i"), array("d")
-        self._begin = 0
-        self.counts = {}
-        self._at_least = [0]
         for value, seconds in zip(table.ids.tolist(), table.times.tolist(), strict=True):
             self.add(value, seconds, -np.inf)
 

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -20,12 +19,12 @@ from ensue.nn.validation import require_ids, require_number, require_table
 from ensue.store.folder import damage
 from ensue.store.pack import pack, unpack
 from ensue.stream.commit import Commit, Entry, commit_of, restore_state
-from ensue.stream.sessions import HistoryTable, PartitionSessions, Seen, require_times
+from ensue.stream.sessions import HistoryTable, PartitionSessions, Seen
 from ensue.stream.state import StreamState
 from ensue.tasks.next import update
 from ensue.tasks.next.state import NextMetadata, NextState
 from ensue.training.optimizer import FIELDS, RowAdam, by_row, optimizer_tensors
-from ensue.vocabulary import FIRST, UNKNOWN
+from ensue.vocabulary import FIRST
 
 
 @dataclass(eq=False, kw_only=True)
@@ -94,12 +93,7 @@ def replay(stream: StreamState, changed: Changed) -> None:
             update.count(predictor, sessions)
         predictor.metadata = NextMetadata.from_dict(changed.metadata)
         for events in changed.seen:
-            num_events = len(events.ids)
-            require_ids("seen.ids", events.ids, len(predictor.vocabulary), FIRST)
-            require_times("seen.times", events.times, num_events)
-            require_times("seen.clocks", events.clocks, num_events)
-            require_table("seen.previous_ids", events.previous_ids, np.int32, [num_events])
-            require_ids("seen.previous_ids", events.previous_ids, len(predictor.vocabulary), UNKNOWN)
+            events.require_fit("seen", len(predictor.vocabulary))
             stream.baselines.see(events)
             predictor.observe(events.ids, events.times)
         # The entry holds all open sessions, not what changed in them.

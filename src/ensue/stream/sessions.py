@@ -184,6 +184,19 @@ class Seen(NamedTuple):
     clocks: Times
     previous_ids: Ids
 
+    def require_fit(self, name: str, num_ids: int) -> None:
+        """Check that the columns fit together; ``name`` begins the message.
+
+        Raises:
+            ValueError: they do not, or hold an id that is not below ``num_ids``.
+        """
+        require_ids(f"{name}: ids", self.ids, num_ids, FIRST)
+        require_ids(f"{name}: previous_ids", self.previous_ids, num_ids, UNKNOWN)
+        for column, times in (("times", self.times), ("clocks", self.clocks)):
+            require_times(f"{name}: {column}", times, len(self.ids))
+        if len(self.previous_ids) != len(self.ids):
+            raise ValueError(f"{name}: ids and previous_ids do not fit together")
+
 
 @dataclass
 class Chunk:
@@ -233,11 +246,7 @@ class Chunk:
         self.vocabulary = vocabulary
         if list(self.new_values.values()) != list(range(len(vocabulary), self.num_ids)):
             raise ValueError("chunk: new values do not have the next ids")
-        ids = np.array(self.ids, np.int64)
-        require_ids("chunk: ids", ids, self.num_ids, FIRST)
-        require_ids("chunk: previous_ids", np.array(self.previous_ids, np.int64), self.num_ids, UNKNOWN)
-        if not len(ids) == len(self.times) == len(self.clocks) == len(self.previous_ids):
-            raise ValueError("chunk: ids, times, clocks and previous_ids do not fit together")
+        self.seen().require_fit("chunk", self.num_ids)
         for name, columns in (("scored", self.scored), ("late", self.late), ("closed", self.closed)):
             lengths = np.array(columns.lengths, np.int64)
             context = np.array(columns.context, np.int64)

@@ -28,7 +28,7 @@ BOUNDS = {
     "files that branch on a task": 1,
     "late imports": 48,
     "files above 600 lines": 0,
-    "lines of code": 44_693,
+    "lines of code": 44_794,
 }
 TASK = r"""["'](?:next|classify|suggest|link)["']"""
 BRANCH = re.compile(rf"{TASK}\s*[:\]]|==\s*{TASK}")

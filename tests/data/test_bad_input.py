@@ -121,7 +121,7 @@ LINES: dict[str, tuple[str | bytes, str]] = {
         ", line 3: column 'item' is empty; every event needs the item: leave such rows out with --missing drop",
     ),
     "json, nested": (
-        '{"session":1,"item":{"id":2}}\n',
+        '{"session":1,"item":[[2]]}\n',
         ": field 'item' holds something other than a text or a number; give texts or numbers, one row per event, or a "
         "list of items and one of times in a row per session",
     ),

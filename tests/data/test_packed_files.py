@@ -150,7 +150,7 @@ def test_a_panic_of_polars_is_an_error_of_the_file(tmp_path: Path, monkeypatch: 
         raise pl.exceptions.PanicException("index out of bounds\nin the middle")
 
     pl.DataFrame({"session": ["a"], "item": ["b"]}).write_parquet(tmp_path / "p")
-    monkeypatch.setattr(pl, "read_parquet", panic)
+    monkeypatch.setattr(pl, "scan_parquet", panic)
     assert refusal(tmp_path / "p") == ": is damaged or has unusual content (index out of bounds)"
 
 

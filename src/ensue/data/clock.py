@@ -44,7 +44,7 @@ TIME_NAMES = split_words(
     "unixreviewtime reviewtime utctimestamp epochtime epoch utctime timeutc timestamputc datetimeutc createdutc",
     "localtime created createtime createdtime creationtime date eventdate clickdate visitdate orderdate",
     "purchasedate ratingdate reviewdate timeframe zeit datum zeitstempel fecha hora horodatage datehourminute datehour",
-    "querytime searchtime searchedat invoicedate tdat",
+    "querytime searchtime searchedat invoicedate tdat clicktimestamp servertimestamp collectortstamp endtime zeitpunkt",
 )
 """Names of columns that hold the time of an event, as :func:`plain_time_name` leaves them, the surest first."""
 SINCE_1970 = 1e8

@@ -131,13 +131,26 @@ class Content:
         return header
 
     def schema(self) -> pl.Schema:
-        """The columns of Parquet.
+        """The columns of Parquet; those of a struct ``a`` are ``a.b``.
 
         Raises:
             DataError: damage.
         """
+        return pl.Schema({name: kind for name, (kind, _) in self._columns().items()})
+
+    def _columns(self) -> dict[str, tuple[pl.DataType, pl.Expr]]:
+        """Return column -> its type and what it is read by."""
         with answering(self.path):
-            return pl.Schema(pl.read_parquet_schema(self.source))
+            schema = pl.Schema(pl.read_parquet_schema(self.source))
+        columns = dict[str, tuple[pl.DataType, pl.Expr]]()
+        found = [(name, schema[name], pl.col(name)) for name in schema]
+        for name, kind, column in found:  # fields of a struct come after all other columns
+            if isinstance(kind, pl.Struct):
+                inner = pl.Schema(kind.to_schema())
+                found += [(f"{name}.{field}", inner[field], column.struct.field(field)) for field in inner]
+            else:
+                columns.setdefault(name, (kind, column.alias(name)))
+        return columns
 
     def table(self, columns: Iterable[str] | None = None) -> pl.DataFrame:
         """Columns of Parquet; all unless named.
@@ -146,13 +159,16 @@ class Content:
             DataError: damage, or more rows than memory has room for.
         """
         with answering(self.path):
-            names = list(self.schema() if columns is None else dict.fromkeys(columns))  # one column may have two roles
             scan = pl.scan_parquet(self.source)
+            if columns is not None:
+                known = self._columns()
+                names = dict.fromkeys(columns)  # one column may have two roles
+                scan = scan.select(known[name][1] if name in known else name for name in names)
             if self.part is not None:
-                return scan.select(names).slice(*self.part).collect()
+                return scan.slice(*self.part).collect()
             # A run of equal values is packed without any limit: each still takes its place in memory.
-            _require_room(self.path, self.num_rows(), len(names))
-            return pl.read_parquet(self.source, columns=names)
+            _require_room(self.path, self.num_rows(), len(scan.collect_schema()))
+            return scan.collect()
 
     def num_rows(self) -> int:
         """Return how many rows Parquet holds."""

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import partial, reduce
 from itertools import islice
 from pathlib import Path
 
@@ -307,7 +307,7 @@ def read_json(
         DataError: a line that is no object, or a field that holds more than a text or a number.
     """
     samples = sample_objects(content)
-    columns, notes = find(names_of(samples))
+    columns, notes = find(names_of(map(flat, samples)))
     for role, name in columns.items():
         # Truth values are labels and features, and no ids.
         refused = (dict, *(() if may_be_list(role) else (list,)), *((bool,) if role in ("session", "item") else ()))
@@ -315,7 +315,7 @@ def read_json(
             raise DataError(
                 f"{content.path}: field {quoted(name)} holds something other than a text or a number; {advice}"
             )
-    frame = _with_rounded(content, read_objects(content, dict.fromkeys(columns.values(), pl.String), read_object))
+    frame = _with_rounded(content, read_fields(content, dict.fromkeys(columns.values(), pl.String())))
     lines = partial(json_lines, content)
     return Table("jsonl", by_role(frame, columns), content.place_of_line, columns, notes, lines)
 
@@ -342,6 +342,47 @@ def _with_rounded(content: Content, frame: pl.DataFrame) -> pl.DataFrame:
 def json_lines(content: Content) -> pl.DataFrame:
     """The objects of JSON Lines in one column ``json``."""
     return pl.DataFrame({JSON: [line.strip() for _, line in content.filled()]})
+
+
+def read_fields(content: Content, kinds: Mapping[str, pl.DataType]) -> pl.DataFrame:
+    """Fields of JSON Lines as columns; ``a.b`` is the field ``b`` of an object ``a``.
+
+    Args:
+        content: the file.
+        kinds: field -> what it holds.
+
+    Raises:
+        DataError: a line that is no object, or holds something else.
+    """
+    own = names_of(sample_objects(content))
+    paths = {name: [name] if name in own else name.split(".") for name in kinds}
+    frame = read_objects(content, _structs([(path, kinds[name]) for name, path in paths.items()]), read_object)
+    fields = {
+        name: reduce(lambda outer, step: outer.struct.field(step), path, pl.col(head))
+        for name, (head, *path) in paths.items()
+    }
+    return frame.select(**fields)
+
+
+def _structs(paths: Sequence[tuple[Sequence[str], pl.DataType]]) -> dict[str, pl.DataType]:
+    """Return field -> type: of the paths ``a`` and ``b.c`` that of ``a``, and a struct with the field ``c``."""
+    schema: dict[str, pl.DataType] = {}
+    for head in dict.fromkeys(path[0] for path, _ in paths):
+        inner = [(path[1:], kind) for path, kind in paths if path[0] == head]
+        schema[head] = pl.Struct(_structs(inner)) if inner[0][0] else inner[0][1]
+    return schema
+
+
+def flat(fields: Mapping[str, object]) -> dict[str, object]:
+    """Return an object with the fields of inner objects beside its own: of ``{"a": {"b": 1}}`` ``{"a.b": 1}``."""
+    found = [*fields.items()]
+    flattened = dict[str, object]()
+    for name, value in found:  # an object's own fields come before those of its inner objects
+        if isinstance(value, dict):
+            found += [(f"{name}.{field}", inner) for field, inner in value.items()]
+        else:
+            flattened.setdefault(name, value)
+    return flattened
 
 
 def read_objects(

@@ -37,7 +37,7 @@ from ensue.data.ids import MISSING
 from ensue.data.schema import NO_SCHEMA, DataSchema, kind_weights
 from ensue.data.sequences.columns import CLOCK, KIND, KINDS, PARTS, find_columns, named
 from ensue.data.sequences.sessions import with_clock
-from ensue.data.table import Table
+from ensue.data.table import Table, flat
 from ensue.errors import DataError, ModelFolderError, SettingError
 from ensue.lines import listed, one_line, quoted
 from ensue.records import History, normal_id
@@ -180,6 +180,7 @@ class EventReader:
         if "values" in record:
             self._read_history(record, location, events)
             return
+        record = flat(record)
         if self.event_types and not self._is_chosen(record):
             return
         columns = self._roles(record)

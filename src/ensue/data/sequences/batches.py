@@ -26,11 +26,12 @@ from ensue.data.clock import TimeSummary
 from ensue.data.file_bytes import FileBytes, flush
 from ensue.data.files import Content, answering, require_no_zeros
 from ensue.data.ids import IdColumns, Tally
+from ensue.data.sequences.columns import TURN
 from ensue.data.sequences.rows import TEXT, find_roles, id_columns, read_rows, require_filled, times_of
 from ensue.data.sequences.sources import LogFile
 from ensue.data.table import ReadOptions, Table
 from ensue.errors import DataError, SettingError
-from ensue.lines import listed, plural
+from ensue.lines import listed, plural, quoted
 from ensue.version import __version__
 
 ROWS = PIECE = 2**21
@@ -165,6 +166,11 @@ class Batches:
             with answering(source.path):
                 content = self.options.open(source.path, in_pieces=True)
                 roles = find_roles(content, self.options, source.layout)
+                if (turn := roles[0].get(TURN)) is not None:
+                    raise DataError(
+                        f"{source.path}: events have no times, and {quoted(turn)} may be their order; a log that is "
+                        f"prepared is ordered by times alone: give --columns time={turn}, or rename the column"
+                    )
                 begin = cursor if number == cursor.source else Cursor(number)
                 for piece, following in pieces(content, source.layout, begin):
                     table, num_empty = read_rows(piece, self.options, source.layout, roles).without_empty()

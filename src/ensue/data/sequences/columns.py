@@ -29,6 +29,12 @@ CLOCK = "clock"
 """The role of the time of day where ``time`` is a day; of Diginetica's ``timeframe``, milliseconds in a session."""
 PARTS = ("minute", "second")
 """Roles of columns of minutes and seconds, where the time of day is an hour."""
+TURN = "turn"
+"""The role of a number such as ``position``, which may order the events of a session where they have no times."""
+_TURNS = split_words(
+    "turn position positioninsession step stepnumber order eventorder clickorder addtocartorder index eventindex seq",
+    "sequencenumber seqno eventnumber hitnumber clicknumber",
+)
 _DAYS = (*TIME_NAMES, "day", "eventday", "visitday", "sessiondate", "serverdate", "logdate", "transactiondate")
 _CLOCKS = split_words(
     *TIME_NAMES,
@@ -41,17 +47,28 @@ ADVICE = "give texts or numbers, one row per event, or a list of items and one o
 """What to do with columns of lists or objects."""
 _LISTS = ("events", "actions", "interactions", "clicks", "views", "session")
 """Names of columns of lists of items, besides those of items."""
-_VISITS = ("session", "sessionid", "usersession", "visitid", "idvisit")
+_VISITS = ("session", "sessionid", "usersession", "visitid", "idvisit", "domainsessionid")
 _SESSIONS = (*_VISITS, "sequence", "sequenceid")
 _STORIES = ("cascade", "cascadeid", "story", "storyid", "conversationid", "threadid")
-_PAGES = ("url", "pageurl")
-USERS = split_words("user userid visitorid author authorid username account customerid reviewerid userpseudoid")
-_ITEMS = ("item", "itemid", "articleid", "article", "productid", "product", "page", "pageid", "value", "valueid")
+_PAGES = ("url", "pageurl", "currenturl", "pagelocation", "pagepath", "urlpath")
+USERS = split_words(
+    "user userid visitorid author authorid username account customerid reviewerid userpseudoid fullvisitorid",
+    "distinctid anonymousid domainuserid clientid deviceid memberid buyerid nutzer benutzer kunde kundennummer",
+    "utilisateur usuario cliente",
+)
+_ORDERS = ("orderid", "basketid", "cartid", "invoiceno", "invoiceid", "receiptid")
+_ITEMS = split_words(
+    "item itemid articleid article productid product page pageid value valueid artikel artikelnummer produkt produit",
+    "producto articulo",
+)
 _PRODUCTS = split_words(
     "movieid bookid businessid venueid locationid placeid poiid asin parentasin trackid songid artistid videoid",
-    "newsid courseid gameid appid recipeid aid sku titleurl stockcode lineitemsku",
+    "newsid courseid gameid appid recipeid aid sku titleurl stockcode lineitemsku productsku skuid goodsid",
+    "contentid documentid docid clickarticleid trackuri spotifytrackuri offerid listingid isbn",
 )
 """Names of items in published logs; a table with two of them does not say which of them is the item."""
+_WHOLE = frozenset((*_SESSIONS, *USERS, *_ITEMS, *_PRODUCTS))
+"""Names that a field has together with its object, such as ``user.id``."""
 WHOLE_USERS = (
     *("recbole", "ratings", "movielens", "movielens 100k", "amazon", "amazon 2018"),
     *("check-ins", "foursquare", "foursquare global"),
@@ -105,15 +122,20 @@ def find_columns(
     is_part = CLOCK in trained.columns and not {"time", CLOCK} <= usual.keys()
     stated = {**{role: usual[role] for role in usual if not is_part or role not in ("time", CLOCK)}, **stated}
     columns = dict(stated)
+    held = {name: {row[name] for row in samples if name in row and isinstance(row[name], str | None)} for name in names}
+    empty = {name for name in names if held[name] and not held[name] - {None, ""}}
 
     def fill(role: str, candidates: tuple[str, ...]) -> None:
-        fitting = [name for name in named(names, candidates) if name not in columns.values()]
+        fitting = [
+            name for name in sorted(named(names, candidates), key=empty.__contains__) if name not in columns.values()
+        ]
         if role not in columns and fitting:
             columns[role] = fitting[0]
 
     # Each column is looked for among those that are left: a user is the session of items, and the item of a story.
     items = _ITEMS + _PRODUCTS
-    fill("session", _SESSIONS + _STORIES + (USERS + _PAGES if named(names, items) else _PAGES + USERS))
+    people = USERS + _PAGES if named(names, items) else _PAGES + USERS
+    fill("session", _SESSIONS + _STORIES + people + _ORDERS)
     if not stated:
         _require_one_meaning(path, names, columns)
     story = columns.get("session") in named(names, _STORIES + _PAGES)
@@ -122,7 +144,7 @@ def find_columns(
     fill("item", USERS + items if story else items + _PAGES + (() if visit else USERS))
     fill("time", TIME_NAMES)
     # Of a song, its artist and its album, any may be the item.
-    products = [name for name in names if _plain(name) in _PRODUCTS]
+    products = [name for name in names if _plain(name) in _PRODUCTS + _PAGES]
     if "item" not in stated and columns.get("item") in products and len(products) > 1:
         choices = " or ".join(f"item={name}" for name in products)
         raise DataError(f"{path}: the columns {listed(products)} may all be the item; choose with --columns {choices}")
@@ -146,6 +168,8 @@ def find_columns(
         )
     if "time" not in stated:
         columns |= _within(names, columns) or day_and_clock(path, samples)
+    if "time" not in columns:
+        fill(TURN, _TURNS)
     notes = renamed(columns, trained)
     if CLOCK in columns:
         unit = ", milliseconds within the session" if is_offset(columns) else ""
@@ -156,7 +180,8 @@ def find_columns(
     for name in named(names, TIME_NAMES) if "time" not in stated and CLOCK not in columns else ():
         if name not in columns.values():
             notes.append(f"time is {quoted(columns['time'])}; {quoted(name)} would fit too; choose with --columns")
-    return {role: columns[role] for role in (*ROLES, CLOCK, *PARTS, KIND, *NUMBERS) if role in columns}, tuple(notes)
+    roles = (*ROLES, CLOCK, *PARTS, TURN, KIND, *NUMBERS)
+    return {role: columns[role] for role in roles if role in columns}, tuple(notes)
 
 
 def day_and_clock(path: Path, samples: Sequence[Mapping[str, object]]) -> dict[str, str]:
@@ -285,12 +310,17 @@ def _within(names: Sequence[str], columns: Mapping[str, str]) -> dict[str, str]:
 
 
 def named(names: Sequence[str], candidates: Sequence[str]) -> list[str]:
-    """Return the names that are known, such as ``USERS`` or ``KINDS``, in the order of the known ones."""
+    """Return the names that are known, such as ``USERS`` or ``KINDS``, in the order of the known ones.
+
+    Fields of inner objects, such as ``properties.item``, come after all others.
+    """
     plain = {name: _plain(name) for name in names}
-    return [name for word in candidates for name in names if plain[name] == word]
+    found = [name for word in candidates for name in names if plain[name] == word]
+    return sorted(found, key=lambda name: "." in name)
 
 
 @lru_cache(4096)
 def _plain(name: str) -> str:
-    """``Session_ID``, ``SessionId`` and RecBole's ``session_id:token`` alike; a unit at the end of a time is cut."""
-    return plain_time_name(name)
+    """``Session_ID``, ``user.session_id`` and RecBole's ``session_id:token`` alike; the unit of a time is cut."""
+    word = plain_time_name(name)
+    return word if word in _WHOLE else plain_time_name(name.rpartition(".")[2])

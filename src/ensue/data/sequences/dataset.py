@@ -32,7 +32,7 @@ from ensue.data.sequences.rows import (
     require_filled,
     times_of,
 )
-from ensue.data.sequences.sessions import GAP, cut, drop_prefixes
+from ensue.data.sequences.sessions import GAP, cut, drop_prefixes, in_turn
 from ensue.data.sequences.sources import LogFile, rows_together
 from ensue.data.sequences.weights import event_columns, without_negatives
 from ensue.data.table import ReadOptions, Table
@@ -78,6 +78,7 @@ def histories_of(
     if not len(table.frame):
         raise DataError(f"{path}: no event is left after cleaning: {'; '.join(table.warnings)}")
     require_filled(table)
+    table = in_turn(table)
     items = table.frame["item"]
     times = times_of(table)
     if items.dtype != pl.Categorical:

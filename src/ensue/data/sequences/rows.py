@@ -37,6 +37,7 @@ from ensue.data.sequences.weights import read_numbers
 from ensue.data.table import (
     ReadOptions,
     Table,
+    flat,
     names_of,
     read_delimited,
     read_json,
@@ -197,13 +198,13 @@ def find_roles(content: Content, options: ReadOptions, layout: str) -> FoundColu
     delimited = None if layout in ("parquet", "jsonl events") else _delimited(content)
     names = delimited.names if delimited else _names(content)
     # Times of a stated unit are numbers, and no times of day.
-    samples = () if options.time_unit not in (None, "iso") else sample_rows(content, delimited)
+    samples = () if options.time_unit not in (None, "iso") else [*map(flat, sample_rows(content, delimited))]
     return find_columns(content.path, names, options.columns, content.trained, options.events, samples)
 
 
 def _names(content: Content) -> list[str]:
     """Return the columns of Parquet, or the fields of JSON Lines."""
-    return content.names() if content.parquet else names_of(sample_objects(content))
+    return content.names() if content.parquet else names_of(map(flat, sample_objects(content)))
 
 
 def read_rows(content: Content, options: ReadOptions, layout: str, roles: FoundColumns | None = None) -> Table:

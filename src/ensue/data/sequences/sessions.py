@@ -16,15 +16,15 @@ from ensue.data.delimited import Delimited
 from ensue.data.files import Content
 from ensue.data.histories import Histories, is_prefix, ranges
 from ensue.data.lists import lists_in
-from ensue.data.sequences.columns import CLOCK, PARTS, ROLES, entry_name, find_columns, is_offset
+from ensue.data.sequences.columns import CLOCK, PARTS, ROLES, TURN, entry_name, find_columns, is_offset
 from ensue.data.sequences.events import list_table, split_ids
 from ensue.data.table import (
     ReadOptions,
     Table,
+    flat,
     names_of,
     read_delimited,
-    read_object,
-    read_objects,
+    read_fields,
     sample_rows,
     skipped,
 )
@@ -119,6 +119,28 @@ def _add_offsets(day: pl.Series, offset: pl.Series, where: Where) -> pl.Series:
     return (dates + (milliseconds * 1000).round().cast(pl.Int64).cast(pl.Duration("us"))).rename(day.name)
 
 
+def in_turn(table: Table) -> Table:
+    """Return events without times in the order of a column that numbers those of each session, if there is one."""
+    if TURN not in table.frame.columns:
+        return table
+    columns = {role: name for role, name in table.columns.items() if role != TURN}
+    unsorted = replace(table, frame=table.frame.drop(TURN), columns=columns)
+    numbers = table.frame[TURN].cast(pl.String).str.strip_chars().cast(pl.Float64, strict=False).fill_null(math.nan)
+    events = pl.DataFrame({"session": table.frame["session"], "number": numbers}).with_row_index()
+    # A rank within a page, or a count of all events, is no order of a session.
+    number = pl.col("number")
+    is_next = number.sort().diff().drop_nulls().eq(1).all()
+    if not events.group_by("session").agg(is_next)["number"].all():
+        return unsorted
+    order = events.select(pl.arg_sort_by(pl.col("index").min().over("session"), "number")).to_series()
+    if order.is_sorted():
+        return unsorted
+    note = f"events have no times and are in order of {quoted(table.columns[TURN])}"
+    return replace(
+        unsorted, frame=unsorted.frame[order], where=lambda row: table.where(order[row]), notes=(*table.notes, note)
+    )
+
+
 def with_listed_items(table: Table) -> Table:
     """Return a table with an item per row, where each cell held the text of a list of items, or also of their times.
 
@@ -192,7 +214,7 @@ def _joined(frame: pl.DataFrame, columns: list[str]) -> pl.Series:
     return pl.select(pl.when(lines != "").then(split_ids(lines))).to_series()
 
 
-_EVENTS = ("events", "actions", "interactions", "clicks", "history", "items")
+_EVENTS = ("events", "actions", "actionDetails", "interactions", "clicks", "history", "items")
 """Fields that may hold a list of events, each an object."""
 HISTORY = {"session": "id", "item": "values", "time": "times"}
 """Role -> column of a stored history."""
@@ -210,7 +232,7 @@ def find_nested(content: Content, options: ReadOptions) -> Callable[[Content], T
     """
     if not content.json and not (content.parquet and any(kind.is_nested() for kind in content.schema().values())):
         return None
-    rows = sample_rows(content)
+    rows = [*map(flat, sample_rows(content))]
     nested = dict.fromkeys(name for row in rows for name, value in row.items() if isinstance(value, list | dict))
     single = [name for name in names_of(rows) if name not in nested]
     field = next((name for name in _EVENTS if any(isinstance(entry, dict) for entry in _entries(rows, name))), "")
@@ -243,8 +265,9 @@ def find_nested(content: Content, options: ReadOptions) -> Callable[[Content], T
     unread = [role for role, name in roles.items() if role != "session" and name not in inner.values()]
     if "item" in unread or found.get("session", "") not in ("", *outer):
         return None
-    notes += tuple(f"{role} {quoted(roles.pop(role))} is not in the lists and is not read" for role in unread)
-    return partial(read_nested, columns=roles, notes=notes, events=field)
+    shared = {role: roles.pop(role) for role in unread if field}
+    notes += tuple(_unread((role, roles.pop(role))) for role in unread if not field)
+    return partial(read_nested, columns=roles, notes=notes, events=field, shared=shared)
 
 
 def _entries(rows: Iterable[Mapping[str, object]], name: str) -> list[object]:
@@ -253,19 +276,27 @@ def _entries(rows: Iterable[Mapping[str, object]], name: str) -> list[object]:
     return [entry for value in lists if isinstance(value, list) for entry in value]
 
 
-def read_nested(content: Content, columns: dict[str, str], notes: tuple[str, ...] = (), events: str = "") -> Table:
-    """Return the events of rows that hold whole sessions.
+def read_nested(
+    content: Content,
+    columns: dict[str, str],
+    notes: tuple[str, ...] = (),
+    events: str = "",
+    shared: Mapping[str, str] | None = None,
+) -> Table:
+    """Return the events of rows that hold whole sessions, or several events each.
 
     Args:
         content: the file.
         columns: role -> column of lists, or field of the events; of the session a column with one name per row.
         notes: for the report.
         events: the column with a list of events, each an object; empty where each role has a column of lists.
+        shared: role -> column with one entry for all events of a row, read where a session has several rows.
 
     Raises:
         DataError: a column that holds no lists of texts and numbers, or lists of different lengths in one row.
     """
-    session = [columns["session"]] if "session" in columns else []
+    shared = shared or {}
+    session = [*([columns["session"]] if "session" in columns else []), *shared.values()]
     lists = {name: role for role, name in columns.items() if role != "session"}
     where = content.place if content.parquet else content.place_of_line
     if content.parquet:
@@ -274,7 +305,7 @@ def read_nested(content: Content, columns: dict[str, str], notes: tuple[str, ...
         texts = {name: pl.String() for name in lists}
         kinds = {events: pl.Struct(texts)} if events else texts
         schema = dict.fromkeys(session, pl.String()) | {name: pl.List(kind) for name, kind in kinds.items()}
-        frame = read_objects(content, schema, read_object)
+        frame = read_fields(content, schema)
     if events:
         # A list of objects becomes a list per field: [{aid: 1, ts: 5}, {aid: 2, ts: 6}] gives [1, 2] and [5, 6].
         field = pl.element().struct.field
@@ -285,8 +316,21 @@ def read_nested(content: Content, columns: dict[str, str], notes: tuple[str, ...
         if (name in lists) != isinstance(kind, pl.List) or inner.is_nested() or inner in (pl.Binary, pl.Object):
             raise DataError(f"{content.path}: column {name!r} holds {kind}; give lists of texts, and of numbers")
     names = {role: HISTORY.get(role, role) for role in columns}
-    frame = frame.select(pl.col(name).alias(names[role]) for role, name in columns.items())
-    return replace(list_table(content, frame, where, notes), columns=columns)
+    frame = frame.select(pl.col(name).alias(names[role]) for role, name in columns.items()).with_columns(
+        frame[name].repeat_by(frame[next(iter(lists))].list.len()).alias(role) for role, name in shared.items()
+    )
+    table = replace(list_table(content, frame, where, notes), columns=columns)
+    if not shared or table.names is None or table.names.n_unique() == len(table.names):
+        return replace(
+            table, frame=table.frame.drop(shared, strict=False), notes=(*table.notes, *map(_unread, shared.items()))
+        )
+    # A session has several rows: each is an event with a list of items, such as a view of a page of products.
+    named = table.frame.with_columns(session=table.names.gather(table.frame["session"]))
+    return replace(table, frame=named, names=None, columns={**columns, **shared})
+
+
+def _unread(column: tuple[str, str]) -> str:
+    return f"{column[0]} {quoted(column[1])} is not in the lists and is not read"
 
 
 def _refuse(column: pl.Series, wrong: pl.Series, expected: str, where: Where) -> None:

@@ -77,10 +77,16 @@ def test_cells_may_hold_lists(tmp_path: Path) -> None:
 
 def test_a_column_that_is_left_out_may_hold_anything(tmp_path: Path) -> None:
     path = tmp_path / "items.jsonl"
-    path.write_text('{"item_id": "a", "price": 3, "size": {"w": 1}}\n{"item_id": "b", "price": 4, "size": {"w": 2}}\n')
+    path.write_text('{"item_id": "a", "price": 3, "size": {"w": 1}}\n{"item_id": "b", "price": 4, "size": "big"}\n')
     with pytest.raises(DataError, match=r"'size' holds something other .* with --item-columns NAME=ignore"):
         read_items(path)
-    assert items_of(path, {"size": "ignore"})[0] == {"price": ["3", "4"]}
+    assert items_of(path, {"size": "ignore", "size.w": "ignore"})[0] == {"price": ["3", "4"]}
+
+
+def test_fields_of_inner_objects_are_columns(tmp_path: Path) -> None:
+    path = tmp_path / "items.jsonl"
+    path.write_text('{"item_id": "a", "size": {"w": 1, "h": 5}}\n{"item_id": "b", "size": {"w": 2}}\n')
+    assert items_of(path)[0] == {"size.w": ["1", "2"], "size.h": ["5", None]}
 
 
 @pytest.mark.parametrize(

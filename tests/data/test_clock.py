@@ -8,6 +8,7 @@ import pytest
 
 from ensue import DataError
 from ensue.data.clock import TimeOptions, format_time, read_clock
+from ensue.data.dates import parse_dates
 from ensue.data.sequences import read
 
 
@@ -76,6 +77,23 @@ def test_dates_as_people_write_them(texts: list[str], iso: list[str], order: str
     assert clock.seconds.tolist() == expected
     assert clock.format.sentence.startswith(f"dates as {order}, read as UTC, 20")
     assert (clock.format.unit, clock.format.absolute) == ("iso", True)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "14/Nov/2023:22:13:20 +0000",
+        "Nov 14, 2023 @ 22:13:20.000",
+        "November 14, 2023 at 10:13:20 PM",
+        "Tue, 14 Nov 2023 22:13:20 GMT",
+        "Tue Nov 14 23:13:20 +0100 2023",
+        "Tue Nov 14 2023 22:13:20 GMT+0000 (Greenwich Time)",
+        "2023-11-14 22:13:20 +0000 UTC",
+        "20231114T221320Z",
+    ],
+)
+def test_dates_as_programs_write_them(text: str) -> None:
+    assert parse_dates(pl.Series([text]), place).numbers.tolist() == [1_700_000_000]
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,7 @@ _ZONE = (
     r"(?: ?(?:(?P<utc>[Zz]|UTC|GMT)|(?:UTC|GMT)?(?P<sign>[+-])(?P<zone_hour>\d{2}):?(?P<zone_minute>\d{2})?)"
     r"(?: \([^)]*\)| UTC| GMT)?)?"
 )
-_END = rf"(?:(?:,? +|[T,]){_CLOCK})?{_ZONE}$"
+_END = rf"(?:(?:,? +(?:@ |at )?|[T,:]){_CLOCK})?{_ZONE}$"
 _YEAR_LAST = rf"^(?P<first>\d{{1,2}})(?P<mark>[./-])(?P<then>\d{{1,2}})[./-](?P<year>\d{{4}}){_END}"
 _SHAPES = (
     rf"^(?P<year>\d{{4}})[-/.](?P<month>\d{{1,2}})[-/.](?P<day>\d{{1,2}}){_END}",
@@ -61,9 +61,9 @@ _SHAPES = (
     r"^(?P<year>\d{4})-?(?P<month>\d{2})-?(?P<day>\d{2})"
     r"(?:[T ]?(?P<hour>\d{2}):?(?P<minute>\d{2})(?::?(?P<second>\d{2})(?:[.,](?P<fraction>\d{1,9}))?)?)?"
     rf"{_ZONE}$",
-    # Wed, 27 Aug 2008 13:08:45 +0000
-    rf"^{_WEEKDAY}(?P<day>\d{{1,2}})[ -]{_MONTH}\.?,?[ -](?P<year>\d{{4}}){_END}",
-    # August 27, 2008, 1:08 PM; Wed Aug 27 2008 13:08:45 GMT+0000 (Coordinated Universal Time)
+    # Wed, 27 Aug 2008 13:08:45 +0000; 27/Aug/2008:13:08:45 +0000, as in logs of web servers
+    rf"^{_WEEKDAY}(?P<day>\d{{1,2}})[ /-]{_MONTH}\.?,?[ /-](?P<year>\d{{4}}){_END}",
+    # August 27, 2008 at 1:08 PM; Aug 27, 2008 @ 13:08:45.000; Wed Aug 27 2008 13:08:45 GMT+0000 (Greenwich Time)
     rf"^{_WEEKDAY}{_MONTH}\.? (?P<day>\d{{1,2}}),? (?P<year>\d{{4}}){_END}",
     # Wed Aug 27 13:08:45 +0000 2008
     rf"^{_WEEKDAY}{_MONTH} +(?P<day>\d{{1,2}}) {_CLOCK}{_ZONE} (?P<year>\d{{4}})$",
@@ -165,7 +165,7 @@ def parse_dates(
         for shape in _SHAPES if moments.null_count() else ():
             rows = moments.is_null().arg_true()
             moments = moments.scatter(rows, _moments(_parts(texts.gather(rows), shape)))
-        words = "dates with names of months" if re.match("[0-9]*[ -]?[A-Za-z]", texts[0]) else "ISO dates"
+        words = "dates with names of months" if re.match("[0-9]*[ /-]?[A-Za-z]", texts[0]) else "ISO dates"
         expected = "is not a time; use seconds since 1970, ISO 8601, or --time-unit"
     for row in moments.is_null().arg_true()[:1]:
         if re.fullmatch(_CLOCK, texts[row]):

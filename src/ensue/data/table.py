@@ -128,14 +128,17 @@ class Table:
 
     def select(self, is_kept: pl.Series) -> Table:
         """The rows that a mask keeps."""
-        rows = is_kept.arg_true()
+        return self.take(is_kept.arg_true())
+
+    def take(self, rows: pl.Series) -> Table:
+        """The rows of some numbers, in the order of these."""
         originals = self.originals
         # Places and originals are looked up when they are needed, by the row of the whole table.
         return replace(
             self,
-            frame=self.frame.filter(is_kept),
+            frame=self.frame[rows],
             where=lambda row: self.where(int(rows[row])),
-            originals=None if originals is None else lambda: originals().filter(is_kept),
+            originals=None if originals is None else lambda: originals()[rows],
         )
 
     def filled(self, path: Path, kind: str, *, every: bool = False) -> Table:

@@ -47,6 +47,30 @@ def dropped(understood: QueriesReport) -> dict[str, int]:
     return {reason: count for reason, count in understood.dropped.items() if count}
 
 
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        (
+            {"userId": "u", "timestamp": "2023-11-14T22:13:20Z", "properties": {"query": "lamp", "role": "admin"}},
+            {"query": "properties.query", "user": "userId", "time": "timestamp"},
+        ),
+        (
+            {"properties": {"distinct_id": "u", "search_term": "lamp", "time": 1_700_000_000}},
+            {"query": "properties.search_term", "user": "properties.distinct_id", "time": "properties.time"},
+        ),
+        (
+            {"@timestamp": "Nov 14, 2023 @ 22:13:20.000", "user.id": "u", "query": "lamp", "url": {"query": "a=b"}},
+            {"query": "query", "user": "user.id", "time": "@timestamp"},
+        ),
+    ],
+    ids=["segment", "mixpanel", "kibana"],
+)
+def test_fields_of_inner_objects(tmp_path: Path, line: dict[str, object], found: dict[str, str]) -> None:
+    queries, understood = read_queries(write(tmp_path, json.dumps(line) + "\n"), rules=ANY)
+    assert sessions(queries) == [("lamp",)] and understood.columns == found
+    assert queries.histories.times.tolist() == [1_700_000_000]
+
+
 def test_a_log_by_hand(tmp_path: Path) -> None:
     rows = [
         ("u", "Red  Shoes", 0),

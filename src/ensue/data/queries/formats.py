@@ -47,8 +47,9 @@ _SHORT, _LONG = 6, 500
 """Characters: a phrase has the first at least, and the reader of queries takes no more than the second."""
 _NAMES = name_table("""
     query: query userquery querytext querystring searchquery searchterm searchterms searchphrase searchtext searchstring
-        keywords keyword q search question
+        searchkeyword sitesearchkeyword keywords keyword q search question suchbegriff suchanfrage busqueda
     user: anonid user userid clientid visitorid customerid uid account username anonymousid deviceid cookie cookieid
+        distinctid usertoken userpseudoid nutzer utilisateur usuario
     session: session sessionid sid visit visitid
     time: time
     part: split part fold
@@ -70,7 +71,16 @@ _WORDS = _NAMES | {"session": (*_NAMES["session"], *_CONVERSATIONS["id"]), "time
 _WORDS |= dict.fromkeys((CLOCK, *PARTS), ())
 ROLES = tuple(_WORDS)
 _EXAMPLE = "query=…,user=…,time=…"
-_COLUMNS = Roles(known=_WORDS, needed=("query",), doubted=ROLES[:5], example=_EXAMPLE, plain=plain_time_name)
+_INNER = {word for role in ("query", "user", "session", "time") for word in _WORDS[role]}
+
+
+def _plain(name: str) -> str:
+    """``properties.query`` as ``query``, and ``user.id`` as ``userid``; no role is found for other inner fields."""
+    word, inner = plain_time_name(name), plain_time_name(name.rpartition(".")[2])
+    return inner if inner in _INNER and word not in _INNER else word
+
+
+_COLUMNS = Roles(known=_WORDS, needed=("query",), doubted=ROLES[:5], example=_EXAMPLE, plain=_plain)
 _is_aol = has("anonid query querytime itemrank clickurl")
 _is_ubi = has("userquery clientid queryid")
 # A table with one of these is about what was clicked, or labels texts.
@@ -162,12 +172,9 @@ def in_turn(table: Table) -> Table:
     for row in turns.is_null().arg_true()[:1]:
         raise DataError(f"{table.where(row)}: turn {quoted(table.frame['turn'][row])} is not a number")
     # A stable sort by turn leaves the turns of each conversation in order, wherever their rows are.
-    order = np.argsort(turns.to_numpy(), kind="stable")
-    where = table.where
     note = f"queries are in order of {quoted(table.columns['turn'])}"
-    return replace(
-        table, frame=table.frame[order], where=lambda row: where(int(order[row])), notes=(*table.notes, note)
-    )
+    order = turns.to_frame().select(pl.arg_sort_by("turn", maintain_order=True)).to_series()
+    return replace(table, notes=(*table.notes, note)).take(order)
 
 
 def _is_turns(value: object) -> bool:

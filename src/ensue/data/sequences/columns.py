@@ -134,8 +134,7 @@ def find_columns(
 
     # Each column is looked for among those that are left: a user is the session of items, and the item of a story.
     items = _ITEMS + _PRODUCTS
-    people = USERS + _PAGES if named(names, items) else _PAGES + USERS
-    fill("session", _SESSIONS + _STORIES + people + _ORDERS)
+    fill("session", _SESSIONS + _STORIES + (USERS + _PAGES if named(names, items) else _PAGES + USERS) + _ORDERS)
     if not stated:
         _require_one_meaning(path, names, columns)
     story = columns.get("session") in named(names, _STORIES + _PAGES)

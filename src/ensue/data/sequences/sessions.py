@@ -136,9 +136,7 @@ def in_turn(table: Table) -> Table:
     if order.is_sorted():
         return unsorted
     note = f"events have no times and are in order of {quoted(table.columns[TURN])}"
-    return replace(
-        unsorted, frame=unsorted.frame[order], where=lambda row: table.where(order[row]), notes=(*table.notes, note)
-    )
+    return replace(unsorted, notes=(*table.notes, note)).take(order)
 
 
 def with_listed_items(table: Table) -> Table:

@@ -143,11 +143,11 @@ class Content:
         with answering(self.path):
             schema = pl.Schema(pl.read_parquet_schema(self.source))
         columns = dict[str, tuple[pl.DataType, pl.Expr]]()
-        found = [(name, schema[name], pl.col(name)) for name in schema]
-        for name, kind, column in found:  # fields of a struct come after all other columns
+        pending = [(name, schema[name], pl.col(name)) for name in schema]
+        for name, kind, column in pending:  # fields of a struct come after all other columns
             if isinstance(kind, pl.Struct):
                 inner = pl.Schema(kind.to_schema())
-                found += [(f"{name}.{field}", inner[field], column.struct.field(field)) for field in inner]
+                pending += [(f"{name}.{field}", inner[field], column.struct.field(field)) for field in inner]
             else:
                 columns.setdefault(name, (kind, column.alias(name)))
         return columns
@@ -161,9 +161,9 @@ class Content:
         with answering(self.path):
             scan = pl.scan_parquet(self.source)
             if columns is not None:
-                known = self._columns()
+                readable = self._columns()
                 names = dict.fromkeys(columns)  # one column may have two roles
-                scan = scan.select(known[name][1] if name in known else name for name in names)
+                scan = scan.select(readable[name][1] if name in readable else name for name in names)
             if self.part is not None:
                 return scan.slice(*self.part).collect()
             # A run of equal values is packed without any limit: each still takes its place in memory.

@@ -357,8 +357,8 @@ def read_fields(content: Content, kinds: Mapping[str, pl.DataType]) -> pl.DataFr
     Raises:
         DataError: a line that is no object, or holds something else.
     """
-    own = names_of(sample_objects(content))
-    paths = {name: [name] if name in own else name.split(".") for name in kinds}
+    field_names = names_of(sample_objects(content))
+    paths = {name: [name] if name in field_names else name.split(".") for name in kinds}
     frame = read_objects(content, _structs([(path, kinds[name]) for name, path in paths.items()]), read_object)
     fields = {
         name: reduce(lambda outer, step: outer.struct.field(step), path, pl.col(head))
@@ -378,11 +378,11 @@ def _structs(paths: Sequence[tuple[Sequence[str], pl.DataType]]) -> dict[str, pl
 
 def flat(fields: Mapping[str, object]) -> dict[str, object]:
     """Return an object with the fields of inner objects beside its own: of ``{"a": {"b": 1}}`` ``{"a.b": 1}``."""
-    found = [*fields.items()]
+    pending = [*fields.items()]
     flattened = dict[str, object]()
-    for name, value in found:  # an object's own fields come before those of its inner objects
+    for name, value in pending:  # an object's own fields come before those of its inner objects
         if isinstance(value, dict):
-            found += [(f"{name}.{field}", inner) for field, inner in value.items()]
+            pending += [(f"{name}.{field}", inner) for field, inner in value.items()]
         else:
             flattened.setdefault(name, value)
     return flattened

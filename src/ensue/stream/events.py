@@ -180,7 +180,7 @@ class EventReader:
         if "values" in record:
             self._read_history(record, location, events)
             return
-        record = flat(record)
+        record = flat(record) if dict in map(type, record.values()) else record
         if self.event_types and not self._is_chosen(record):
             return
         columns = self._roles(record)

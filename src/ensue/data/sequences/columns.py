@@ -67,7 +67,7 @@ _PRODUCTS = split_words(
     "contentid documentid docid clickarticleid trackuri spotifytrackuri offerid listingid isbn",
 )
 """Names of items in published logs; a table with two of them does not say which of them is the item."""
-_WHOLE = frozenset((*_SESSIONS, *USERS, *_ITEMS, *_PRODUCTS))
+_COMPOUNDS = frozenset((*_SESSIONS, *USERS, *_ITEMS, *_PRODUCTS))
 """Names that a field has together with its object, such as ``user.id``."""
 WHOLE_USERS = (
     *("recbole", "ratings", "movielens", "movielens 100k", "amazon", "amazon 2018"),
@@ -322,4 +322,4 @@ def named(names: Sequence[str], candidates: Sequence[str]) -> list[str]:
 def _plain(name: str) -> str:
     """``Session_ID``, ``user.session_id`` and RecBole's ``session_id:token`` alike; the unit of a time is cut."""
     word = plain_time_name(name)
-    return word if word in _WHOLE else plain_time_name(name.rpartition(".")[2])
+    return word if word in _COMPOUNDS else plain_time_name(name.rpartition(".")[2])

@@ -323,8 +323,8 @@ def read_nested(
             table, frame=table.frame.drop(shared, strict=False), notes=(*table.notes, *map(_unread, shared.items()))
         )
     # A session has several rows: each is an event with a list of items, such as a view of a page of products.
-    named = table.frame.with_columns(session=table.names.gather(table.frame["session"]))
-    return replace(table, frame=named, names=None, columns={**columns, **shared})
+    merged = table.frame.with_columns(session=table.names.gather(table.frame["session"]))
+    return replace(table, frame=merged, names=None, columns={**columns, **shared})
 
 
 def _unread(column: tuple[str, str]) -> str:
